@@ -1,0 +1,96 @@
+"""What a data set is: images, labels and class names. It knows nothing of tasks or models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An image that could not be decoded: where it is, and why."""
+
+    index: int
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Decoded images in the order asked for, without those that could not be read."""
+
+    images: list[NDArray[np.uint8]]
+    indices: NDArray[np.int64]
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
+class Split(Protocol):
+    """One half of a data set. `labels[i]` is the class number of image i."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+
+    def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
+        """Decodes images as uint8 `[H, W, 3]`, sizes as stored; unreadable ones are named, never raised."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Train and test images with one list of class names; `tasks` is the usual number of tasks."""
+
+    name: str
+    class_names: tuple[str, ...]
+    train: Split
+    test: Split
+    tasks: int = 10
+    licence: str = ""
+
+    def limited(self, per_class: int) -> Dataset:
+        """The first `per_class` images of each class, in both halves."""
+        if per_class < 1:
+            raise ValueError(f"limit per class must be at least 1, got {per_class}")
+        return replace(self, train=Subset.first(self.train, per_class), test=Subset.first(self.test, per_class))
+
+
+@dataclass(frozen=True)
+class ArraySplit:
+    """Images in memory, uint8 `[N, H, W, 3]`."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+    def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
+        wanted = np.asarray(indices, dtype=np.int64)
+        return Loaded(list(self.images[wanted]), wanted)
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some images of another split, under new numbers."""
+
+    whole: Split
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def first(cls, whole: Split, per_class: int) -> Subset:
+        rows = [np.flatnonzero(whole.labels == label)[:per_class] for label in np.unique(whole.labels)]
+        return cls(whole, np.sort(np.concatenate(rows)) if rows else np.zeros(0, dtype=np.int64))
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        return self.whole.labels[self.rows]
+
+    def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
+        wanted = np.asarray(indices, dtype=np.int64)
+        loaded = self.whole.load(self.rows[wanted])
+        number = {int(row): int(i) for row, i in zip(self.rows[wanted], wanted, strict=True)}
+        return Loaded(
+            loaded.images,
+            np.array([number[int(row)] for row in loaded.indices], dtype=np.int64),
+            [replace(bad, index=number[bad.index]) for bad in loaded.unreadable],
+        )

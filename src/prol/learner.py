@@ -1,0 +1,156 @@
+"""The learner interface: two verbs, and what a learner must be able to say about itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from prol.labels import Label, read_labels, require_distinct
+
+if TYPE_CHECKING:
+    from prol.backbones import Backbone, Preprocessing
+
+State = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and everything else as JSON."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many numbers (or samples), and how many bytes they take."""
+
+    count: int
+    bytes: int
+
+    @classmethod
+    def of(cls, *tensors: Tensor) -> Amount:
+        return cls(sum(t.numel() for t in tensors), sum(t.numel() * t.element_size() for t in tensors))
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a learner trains and keeps, besides the frozen backbone and the optimiser's moments."""
+
+    trained_now: Amount
+    parameters_stored: Amount
+    statistics_stored: Amount
+    samples_stored: Amount
+
+
+class Learner(ABC):
+    """Learns from chunks and answers at any moment.
+
+    `learn` is one step; `predict` gives raw float32 scores `[N, C]`, one column for each of `classes`.
+    A method implements the five underscored verbs at the end and names its `Options`.
+    """
+
+    name: ClassVar[str]
+    family: ClassVar[str]
+    citation: ClassVar[str]
+    keeps_samples: ClassVar[bool] = False
+    Options: ClassVar[type]
+
+    def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
+        self.backbone = backbone
+        self.options = options
+        self.seed = seed
+        self.preprocessing: Preprocessing = backbone.preprocessing
+        self.predict_batch = 128
+        self.classes: list[Label] = []
+        self.row_of: dict[Label, int] = {}
+        self.random = torch.Generator().manual_seed(seed)
+
+    def learn(self, images: Any, labels: Any) -> None:
+        """One step on one chunk. Bad input raises before anything changes."""
+        pixels, names = self.backbone.read(images), read_labels(labels)
+        if not pixels:
+            raise ValueError("the chunk is empty: learn needs at least one image")
+        if len(pixels) != len(names):
+            raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
+        new = [name for name in dict.fromkeys(names) if name not in self.row_of]
+        if new:
+            self._meet(new)
+        self._learn(pixels, torch.tensor([self.row_of[name] for name in names], device=self.backbone.device))
+
+    @torch.no_grad()
+    def predict(self, images: Any) -> Tensor:
+        """Raw scores `[N, C]`, columns in the order of `classes`; `[N, 0]` before anything is learnt."""
+        pixels = self.backbone.read(images)
+        if not self.classes or not pixels:
+            return torch.zeros(len(pixels), len(self.classes))
+        batches = [pixels[i : i + self.predict_batch] for i in range(0, len(pixels), self.predict_batch)]
+        return torch.cat([self._scores(batch).float().cpu() for batch in batches])
+
+    def boundary(self, next_classes: Any = None) -> None:
+        """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
+        announced = [] if next_classes is None else read_labels(next_classes)
+        require_distinct(announced)
+        self._begin_task([name for name in announced if name not in self.row_of])
+
+    def state(self) -> State:
+        """Everything needed to go on bit for bit: copies, independent of the learner."""
+        tensors, meta = self._state()
+        tensors = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+        return tensors | {"random": self.random.get_state()}, {"classes": list(self.classes), "method": meta}
+
+    def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Takes over what `state` returned, on this learner's device."""
+        self.classes = list(meta["classes"])
+        self.row_of = {name: row for row, name in enumerate(self.classes)}
+        self.random.set_state(tensors["random"].cpu())
+        self._load_state({name: t.to(self.backbone.device, copy=True) for name, t in tensors.items()}, meta["method"])
+
+    def clone(self) -> Self:
+        """An independent learner in the same state."""
+        twin = type(self)(self.backbone, self.options, self.seed)
+        twin.load_state(*self.state())
+        return twin
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `model.safetensors` and `meta.json`; `prol.load(folder)` goes on from there."""
+        from prol.artifacts import save
+
+        save(self, Path(folder))
+
+    def exemptions(self) -> dict[str, str]:
+        """Checks of `prol.check_learner` that cannot hold by definition, each with the reason."""
+        return {}
+
+    def report(self) -> dict[str, float]:
+        """Losses and rates of the last step, by name."""
+        return {}
+
+    def _register(self, names: list[Label]) -> None:
+        for name in names:
+            self.row_of[name] = len(self.classes)
+            self.classes.append(name)
+
+    def _meet(self, names: list[Label]) -> None:
+        """Unseen classes arrive in a chunk."""
+        self._register(names)
+
+    def _begin_task(self, names: list[Label]) -> None:
+        """A task begins, told from outside; `names` are its classes not met before, if announced."""
+        self._register(names)
+
+    @abstractmethod
+    def footprint(self) -> Footprint: ...
+
+    @abstractmethod
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        """Learns from uint8 images `[3, H, W]` and their class rows `[N]`."""
+
+    @abstractmethod
+    def _scores(self, pixels: list[Tensor]) -> Tensor:
+        """Scores `[N, C]` of one batch; no random numbers, no change of state."""
+
+    @abstractmethod
+    def _state(self) -> State: ...
+
+    @abstractmethod
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None: ...

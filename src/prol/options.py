@@ -1,0 +1,81 @@
+"""Options of a method: a frozen dataclass, filled from Python values or from the command line's key=value."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Builds `kind(**values)`; unknown names and values of the wrong type are refused with what is allowed."""
+    hints = get_type_hints(kind)
+    valid = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in valid:
+            near = get_close_matches(name, valid, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown option {name!r}{hint} valid options: {', '.join(sorted(valid))}")
+    return kind(**{name: _coerce(name, value, hints[name]) for name, value in values.items()})
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """["lr=0.05", "length=3"] as a dictionary of texts."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{pair!r} is not an option: write it as key=value, for example lr=0.05")
+        if name in values:
+            raise ValueError(f"option {name!r} is given twice")
+        values[name] = value
+    return values
+
+
+def _coerce(name: str, value: Any, hint: Any) -> Any:
+    allowed = _alternatives(hint)
+    for kind in allowed:
+        fits, converted = _as_kind(value, kind)
+        if fits:
+            return converted
+    wanted = " or ".join(_describe(kind) for kind in allowed)
+    raise ValueError(f"option {name}={value!r} is not valid: it must be {wanted}")
+
+
+def _alternatives(hint: Any) -> list[Any]:
+    if get_origin(hint) in (Union, types.UnionType):
+        return [kind for part in get_args(hint) for kind in _alternatives(part)]
+    return [hint]
+
+
+def _as_kind(value: Any, kind: Any) -> tuple[bool, Any]:
+    if get_origin(kind) is Literal:
+        return (value in get_args(kind) and isinstance(value, str), value)
+    if kind is type(None):
+        return (value is None or value == "none", None)
+    if kind is bool:
+        words = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+        if isinstance(value, str) and value.lower() in words:
+            return True, words[value.lower()]
+        return isinstance(value, bool), value
+    if isinstance(value, bool):
+        return False, value
+    if kind in (int, float):
+        try:
+            number = kind(value)
+        except (TypeError, ValueError, OverflowError):
+            return False, value
+        exact = kind is float or isinstance(value, str) or number == value
+        return exact and number == number, number
+    return isinstance(value, kind), value
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(get_args(kind))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    return words.get(kind, str(kind))

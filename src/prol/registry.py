@@ -1,0 +1,65 @@
+"""Names of methods, data sets and protocols, resolved when first used and open to other packages.
+
+Another package adds a name by an entry point in the group `prol.methods`, `prol.datasets` or `prol.protocols`
+whose value is "module:attribute".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prol.datasets import Dataset
+    from prol.learner import Learner
+    from prol.streams import Stream
+
+_BUILT_IN = {
+    "methods": {
+        "prol": "prol.methods.prol:PROL",
+        "ncm": "prol.methods.ncm:NCM",
+        "head_only": "prol.methods.head_only:HeadOnly",
+    },
+    "datasets": {
+        "digits": "prol.datasets.digits:digits",
+        "glyphs": "prol.datasets.glyphs:glyphs",
+        "folder": "prol.datasets.folder:folder",
+    },
+    "protocols": {"disjoint": "prol.streams.disjoint:disjoint"},
+}
+
+
+def names(group: str) -> dict[str, str]:
+    """Every known name of a group ("methods", "datasets" or "protocols") and where it lives."""
+    return _BUILT_IN[group] | {point.name: point.value for point in entry_points(group=f"prol.{group}")}
+
+
+def method(name: str) -> type[Learner]:
+    """The learner class behind a method's name."""
+    found: type[Learner] = _resolve("methods", name)
+    return found
+
+
+def dataset(name: str) -> Callable[..., Dataset]:
+    """The function that opens a data set."""
+    found: Callable[..., Dataset] = _resolve("datasets", name)
+    return found
+
+
+def protocol(name: str) -> Callable[..., Stream]:
+    """The function that orders a data set's labels into a stream."""
+    found: Callable[..., Stream] = _resolve("protocols", name)
+    return found
+
+
+def _resolve(group: str, name: str) -> Any:
+    known = names(group)
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"unknown {group[:-1]} {name!r}{hint} known: {', '.join(sorted(known))}")
+    module, _, attribute = known[name].partition(":")
+    return getattr(import_module(module), attribute)
