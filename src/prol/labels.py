@@ -20,7 +20,9 @@ def read_labels(labels: Any) -> list[Label]:
     ['cat', 7]
     """
     if isinstance(labels, str):
-        raise ValueError(f"labels must be a sequence with one label per image, got the text {labels!r}; pass [{labels!r}]")
+        raise ValueError(
+            f"labels must be a sequence with one label per image, got the text {labels!r}; pass [{labels!r}]"
+        )
     if isinstance(labels, torch.Tensor):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ndarray):

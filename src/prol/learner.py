@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from prol.labels import Label, read_labels, require_distinct
+from prol.options import build_options
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone, Preprocessing
@@ -64,6 +65,11 @@ class Learner(ABC):
         self.classes: list[Label] = []
         self.row_of: dict[Label, int] = {}
         self.random = torch.Generator().manual_seed(seed)
+
+    @classmethod
+    def read_options(cls, values: Mapping[str, Any]) -> Any:
+        """The method's resolved options from names and values, which may be texts as on a command line."""
+        return build_options(cls.Options, values)
 
     def learn(self, images: Any, labels: Any) -> None:
         """One step on one chunk. Bad input raises before anything changes."""

@@ -1,0 +1,31 @@
+"""prol learns an image classifier from a stream in one pass, keeps no sample, and can be asked at any moment."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from prol.learner import Footprint, Learner
+
+if TYPE_CHECKING:
+    from prol.artifacts import load
+    from prol.creation import create
+    from prol.evaluation import check_learner
+
+try:
+    __version__ = version("prol")
+except PackageNotFoundError:  # run from source
+    __version__ = "0.1.0"
+
+__all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load"]
+
+_LAZY = {"create": "prol.creation", "load": "prol.artifacts", "check_learner": "prol.evaluation"}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use, so that importing prol costs little more than importing torch.
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'prol' has no attribute {name!r}")

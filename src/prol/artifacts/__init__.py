@@ -1,0 +1,7 @@
+"""What a learner leaves on disk: safetensors and JSON, written whole or not at all."""
+
+from prol.artifacts.checkpoint import Checkpoints
+from prol.artifacts.loading import load
+from prol.artifacts.saving import save
+
+__all__ = ["Checkpoints", "load", "save"]

@@ -1,0 +1,56 @@
+"""Numbered checkpoints in a folder: each one file, whole or absent, its checksum in its name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from prol.artifacts.atomic import publish
+from prol.artifacts.tensors import file_sha256, read_note, read_tensors, write_tensors
+
+_NAME = re.compile(r"(\d+)-([0-9a-f]{64})\.safetensors")
+
+
+class Checkpoints:
+    """The last few checkpoints of one run."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def write(self, number: int, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+        """Adds a checkpoint, then drops all but the newest."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self.folder / ".unfinished"
+        try:
+            write_tensors(unfinished, tensors, note=json.dumps(content))
+            publish(unfinished, self.folder / f"{number:09d}-{file_sha256(unfinished)}.safetensors")
+        finally:
+            unfinished.unlink(missing_ok=True)
+        for path in self._newest_first()[self.keep :]:
+            path.unlink()
+
+    def read_newest(self, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that is as it was written; damaged ones are reported and removed."""
+        for path in self._newest_first():
+            _, checksum = self._parse(path)
+            if file_sha256(path) == checksum:
+                return read_tensors(path), json.loads(read_note(path))
+            warn(f"checkpoint {path} is damaged: going back to the one before it")
+            path.unlink()
+        return None
+
+    def _newest_first(self) -> list[Path]:
+        files = [path for path in self.folder.glob("*.safetensors") if _NAME.fullmatch(path.name)]
+        return sorted(files, key=lambda path: self._parse(path)[0], reverse=True)
+
+    @staticmethod
+    def _parse(path: Path) -> tuple[int, str]:
+        match = _NAME.fullmatch(path.name)
+        assert match is not None
+        return int(match[1]), match[2]

@@ -1,0 +1,22 @@
+"""Networks that turn images into features: timm ViTs with prefixes and taps, and their preprocessing."""
+
+from prol.backbones.base import Backbone
+from prol.backbones.opening import BUILT_IN, PAPER, open_backbone
+from prol.backbones.preprocess import Augment, InputRange, Preprocessing, augmented_input, evaluation_input
+from prol.backbones.vit import Encoded, Prefix, ViT, prefix_attention
+
+__all__ = [
+    "BUILT_IN",
+    "PAPER",
+    "Augment",
+    "Backbone",
+    "Encoded",
+    "InputRange",
+    "Prefix",
+    "Preprocessing",
+    "ViT",
+    "augmented_input",
+    "evaluation_input",
+    "open_backbone",
+    "prefix_attention",
+]

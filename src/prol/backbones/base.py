@@ -1,0 +1,51 @@
+"""What every method may ask of a backbone, whatever network is behind it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from prol.backbones.preprocess import Preprocessing
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """A network that turns images into features; frozen unless a fork says otherwise."""
+
+    name: str
+    """What `open_backbone` takes to open it again."""
+    sha256: str
+    """Hash of the stored weights."""
+    preprocessing: Preprocessing
+    precision: str
+    width: int
+    """Length of a feature vector."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of inputs, features and everything a method keeps."""
+        ...
+
+    def read(self, images: Any) -> list[Tensor]:
+        """Validated uint8 images `[3, H, W]`."""
+        ...
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """One feature vector an image, `[B, width]`."""
+        ...
+
+    def fork(self, trainable: str) -> Self:
+        """A network that shares every tensor but those it may train, which are copied.
+
+        `trainable` is "none", "norms" (all LayerNorms) or "all".
+        """
+        ...
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """The parameters this fork may train, by name."""
+        ...

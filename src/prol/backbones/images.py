@@ -1,0 +1,73 @@
+"""Reading what a user may hand over as images: arrays, tensors or PIL images, of one or many sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def read_images(images: Any) -> list[Tensor]:
+    """Validated images as uint8 tensors `[3, H, W]` that share no memory with what was handed over.
+
+    Accepts a batch `[N, H, W, C]`, `[N, C, H, W]` or `[N, H, W]` (array or tensor), or a list of single images (arrays,
+    tensors, PIL images). C may be 1 (grey), 3, or 4 (alpha is dropped). Where both readings of an axis order are
+    possible, arrays are taken as channels last and tensors as channels first.
+
+    >>> [tuple(image.shape) for image in read_images(np.zeros((2, 8, 6, 3), dtype=np.uint8))]
+    [(3, 8, 6), (3, 8, 6)]
+    """
+    if isinstance(images, np.ndarray | Tensor):
+        batch = _as_tensor(images)
+        if batch.ndim not in (3, 4):
+            raise ValueError(
+                f"images must be a batch [N, H, W, 3] or [N, 3, H, W], got shape {tuple(batch.shape)}; "
+                "a single image goes in a list: [image]"
+            )
+        channels_last = isinstance(images, np.ndarray)
+        return [_to_rgb(image, channels_last) for image in batch]
+    if isinstance(images, list | tuple):
+        return [_read_one(image) for image in images]
+    if hasattr(images, "convert"):
+        raise ValueError("images must be a sequence; a single PIL image goes in a list: [image]")
+    raise ValueError(f"images must be uint8 arrays, uint8 tensors or PIL images, got {type(images).__name__}")
+
+
+def _read_one(image: Any) -> Tensor:
+    if hasattr(image, "convert"):
+        return _to_rgb(torch.from_numpy(np.array(image.convert("RGB"))), channels_last=True)
+    if isinstance(image, np.ndarray | Tensor):
+        tensor = _as_tensor(image)
+        if tensor.ndim not in (2, 3):
+            raise ValueError(f"an image must be [H, W, 3], [3, H, W] or [H, W], got shape {tuple(tensor.shape)}")
+        return _to_rgb(tensor, channels_last=isinstance(image, np.ndarray))
+    raise ValueError(f"an image must be a uint8 array, a uint8 tensor or a PIL image, got {type(image).__name__}")
+
+
+def _as_tensor(values: np.ndarray[Any, Any] | Tensor) -> Tensor:
+    if isinstance(values, Tensor):
+        kind, tensor = str(values.dtype).removeprefix("torch."), values.detach()
+    else:
+        kind, tensor = str(values.dtype), None
+    if kind != "uint8":
+        advice = "convert them with (images * 255).round() to uint8" if "float" in kind else "convert them to uint8"
+        nan = " and holds NaN" if "float" in kind and np.isnan(np.asarray(values)).any() else ""
+        raise ValueError(f"images must be uint8 with values 0 to 255, got {kind}{nan}; {advice}")
+    # A copy: the caller may change or free its buffer while a learner is still at work.
+    return tensor.clone() if tensor is not None else torch.from_numpy(np.array(values))
+
+
+def _to_rgb(image: Tensor, channels_last: bool) -> Tensor:
+    if image.ndim == 2:
+        image = image.unsqueeze(0)
+    else:
+        last, first = image.shape[-1] in (1, 3, 4), image.shape[0] in (1, 3, 4)
+        if not last and not first:
+            raise ValueError(f"an image needs 1, 3 or 4 channels, got shape {tuple(image.shape)}")
+        if last and (channels_last or not first):
+            image = image.permute(2, 0, 1)
+    if 0 in image.shape:
+        raise ValueError(f"an image must not be empty, got shape {tuple(image.shape)}")
+    return image.expand(3, -1, -1) if image.shape[0] == 1 else image[:3]

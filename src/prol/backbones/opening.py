@@ -1,0 +1,216 @@
+"""Opening a backbone by name: the built-in one, one from the model hub, one from a file, or random weights."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from prol.backbones.preprocess import Preprocessing
+from prol.backbones.vit import ViT
+
+BUILT_IN = "vit_tiny_patch8_64.tiny_imagenet"
+PAPER = "vit_base_patch16_224.augreg_in21k"
+
+_BUILT_IN_ARCHITECTURE = "vit_tiny_patch16_224"
+_BUILT_IN_FILE = "builtin/vit_tiny_patch8_64.tiny_imagenet.safetensors"
+_NOTICE = (
+    "The built-in weights were trained on Tiny-ImageNet and are for non-commercial research use; "
+    "their terms are in {card}. The code of prol is under the MIT licence."
+)
+
+
+def open_backbone(
+    name: str = "builtin", *, device: str = "auto", precision: str = "auto", shapes_only: bool = False
+) -> ViT:
+    """Opens a frozen ViT.
+
+    Args:
+        name: "builtin"; "arch.tag" as timm writes it, fetched from the model hub or its cache; "arch@FILE.safetensors";
+            or "arch@random" ("arch@random:SEED"). Image and patch size of a file are read off its shapes.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
+        precision: "auto" (float32 on a CPU, bf16 on a GPU), "float32", "float64" or "bf16".
+        shapes_only: build it without any weights, to count parameters.
+    """
+    place = torch.device("meta") if shapes_only else pick_device(device)
+    chosen = "float32" if shapes_only else pick_precision(precision, place)
+    architecture, _, source = name.partition("@")
+    if name in ("builtin", BUILT_IN):
+        name, weights = "builtin", Path(str(files("prol.backbones").joinpath(_BUILT_IN_FILE)))
+        model, sha256 = _from_file(_BUILT_IN_ARCHITECTURE, weights, shapes_only)
+        preprocessing = Preprocessing(size=64)
+        if not shapes_only:
+            _say_terms_once(weights.parent)
+    elif not source:
+        if shapes_only:
+            model, sha256 = _create(architecture, device="meta"), ""
+        else:
+            model, sha256 = _from_file(architecture, _fetch(architecture))
+        preprocessing = _preprocessing_of(model)
+    elif source.split(":")[0] == "random":
+        model, sha256 = _random(architecture, source, shapes_only)
+        preprocessing = _preprocessing_of(model)
+    else:
+        model, sha256 = _from_file(architecture, Path(source), shapes_only)
+        name = f"{architecture}@{Path(source).resolve()}"
+        preprocessing = _preprocessing_of(model)
+    if not shapes_only:
+        model = cast(model, chosen).to(place)
+    return ViT(model, name=name, sha256=sha256, preprocessing=preprocessing, precision=chosen)
+
+
+def pick_device(device: str) -> torch.device:
+    """The device meant by "auto", "cpu", "cuda" or "cuda:N"; refuses a GPU that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device {device!r} is not known: use auto, cpu, cuda or cuda:N") from None
+    if place.type not in ("cpu", "cuda"):
+        raise ValueError(f"device {device!r} is not supported: use auto, cpu, cuda or cuda:N")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device {device!r} was asked for, but {torch.cuda.device_count()} GPUs are here; use cpu or auto"
+        )
+    return place
+
+
+def pick_precision(precision: str, place: torch.device) -> str:
+    """The precision meant by "auto"; refuses what the device cannot do safely."""
+    known = ("auto", "float32", "float64", "bf16")
+    if precision not in known:
+        raise ValueError(f"precision {precision!r} is not known: use one of {', '.join(known)}")
+    if precision == "auto":
+        return "bf16" if place.type == "cuda" else "float32"
+    if precision == "bf16" and place.type == "cpu":
+        raise ValueError("precision bf16 needs a GPU: on some processors bf16 products end the process; use float32")
+    return precision
+
+
+def cast(model: nn.Module, precision: str) -> nn.Module:
+    """float32 or float64 throughout; bf16 leaves LayerNorms, class token and positions in float32."""
+    model = model.to(torch.float64 if precision == "float64" else torch.float32)
+    if precision == "bf16":
+        for name, parameter in model.named_parameters():
+            if "norm" not in name and name not in ("cls_token", "pos_embed"):
+                parameter.data = parameter.data.to(torch.bfloat16)
+    return model
+
+
+def _create(architecture: str, device: str = "cpu", **sizes: Any) -> nn.Module:
+    import timm
+
+    if not timm.is_model(architecture):
+        near = timm.list_models(f"*{architecture.split('.')[0]}*")[:3] or ["vit_base_patch16_224"]
+        raise ValueError(f"backbone {architecture!r} is not known to timm; near it: {', '.join(near)}")
+    with torch.device(device):
+        model: nn.Module = timm.create_model(architecture, pretrained=False, num_classes=0, **sizes)
+    return model
+
+
+def _preprocessing_of(model: nn.Module) -> Preprocessing:
+    import timm.data
+
+    known = timm.data.resolve_model_data_config(model)
+    interpolation = known["interpolation"] if known["interpolation"] in ("bilinear", "bicubic") else "bicubic"
+    size: Any = model.patch_embed.img_size[0]  # type: ignore[union-attr,index]
+    return Preprocessing(
+        size=int(size),
+        crop_pct=float(known["crop_pct"]),
+        interpolation=interpolation,
+        mean=tuple(known["mean"]),
+        std=tuple(known["std"]),
+    )
+
+
+def _random(architecture: str, source: str, shapes_only: bool) -> tuple[nn.Module, str]:
+    if shapes_only:
+        return _create(architecture, device="meta"), ""
+    seed = source.partition(":")[2] or "0"
+    if not seed.isdigit():
+        raise ValueError(f"random weights take a whole number as seed, got {seed!r}: write {architecture}@random:0")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(seed))
+        model = _create(architecture)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    return model, digest.hexdigest()
+
+
+def _fetch(name: str) -> Path:
+    """The weights file of an `arch.tag` from the model hub's cache, or from the hub itself when online."""
+    import timm
+    from huggingface_hub import hf_hub_download
+
+    config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    if config is None or not config.hf_hub_id:
+        _create(name)  # says which names are near
+        raise ValueError(f"timm has no weights for {name!r}; use {name}@FILE.safetensors or {name}@random")
+    try:
+        return Path(hf_hub_download(config.hf_hub_id, "model.safetensors"))
+    except Exception as error:  # the hub client has many ways to be offline
+        raise FileNotFoundError(
+            f"weights of {name!r} are not in the hub cache and the model hub did not answer ({type(error).__name__}); "
+            f"fetch model.safetensors of {config.hf_hub_id} and use --backbone {name}@PATH/model.safetensors"
+        ) from error
+
+
+def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tuple[nn.Module, str]:
+    """A model with the weights of a safetensors file; its classifier, if any, is left out."""
+    if not path.is_file():
+        raise FileNotFoundError(f"weights file {path} does not exist")
+    try:
+        with safe_open(path, framework="pt") as stored:
+            names = [name for name in stored.keys() if not name.startswith(("head.", "head_dist."))]  # noqa: SIM118
+            shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in names}
+            sizes = _sizes(shapes, path)
+            model = _create(architecture, device="meta" if shapes_only else "cpu", **sizes)
+            _require_same_shapes(model, shapes, path, architecture)
+            if shapes_only:
+                return model, ""
+            weights: dict[str, Tensor] = {name: stored.get_tensor(name) for name in names}
+    except SafetensorError as error:
+        raise ValueError(f"weights file {path} is not a safetensors file or is damaged: {error}") from None
+    model.load_state_dict(weights)
+    return model, hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _sizes(shapes: dict[str, tuple[int, ...]], path: Path) -> dict[str, int]:
+    """Image and patch size, which the shapes of a plain ViT's weights give away."""
+    if "patch_embed.proj.weight" not in shapes or "pos_embed" not in shapes:
+        raise ValueError(f"weights file {path} holds no ViT in timm's naming (patch_embed.proj.weight, pos_embed)")
+    patch = shapes["patch_embed.proj.weight"][-1]
+    side = int((shapes["pos_embed"][1]) ** 0.5)  # with or without a position for the class token
+    return {"img_size": side * patch, "patch_size": patch}
+
+
+def _require_same_shapes(model: nn.Module, shapes: dict[str, tuple[int, ...]], path: Path, name: str) -> None:
+    wanted = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
+    if wanted == shapes:
+        return
+    odd = sorted(key for key in wanted.keys() | shapes.keys() if wanted.get(key) != shapes.get(key))
+    raise ValueError(
+        f"weights file {path} does not fit {name}: {len(odd)} tensors differ, first {odd[0]} "
+        f"(file {shapes.get(odd[0], 'missing')}, network {wanted.get(odd[0], 'missing')}); name the right architecture"
+    )
+
+
+def _say_terms_once(folder: Path) -> None:
+    """Prints the weights' terms the first time on this machine's user account."""
+    mark = Path.home() / ".cache" / "prol" / "weights-terms-shown"
+    if mark.exists():
+        return
+    logging.getLogger("prol").warning(_NOTICE.format(card=folder / "LICENSE-WEIGHTS.md"))
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    except OSError:
+        pass  # a read-only home: the terms are printed again next time

@@ -1,0 +1,187 @@
+"""A timm ViT, run through its own blocks so that prefixes and taps are arguments."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prol.backbones.images import read_images
+from prol.backbones.preprocess import Preprocessing
+
+Prefix = tuple[Tensor, Tensor]
+"""Keys and values put before a block's own, each `[B, H, L, d]`."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What one pass gives. `class_taps` and `patch_taps` follow the order of the blocks asked for."""
+
+    feature: Tensor
+    """Class token after the final LayerNorm, `[B, D]`."""
+    class_token: Tensor
+    """The same before that LayerNorm."""
+    class_taps: tuple[Tensor, ...] = ()
+    """Class token after chosen blocks, `[B, D]` each."""
+    patch_taps: tuple[Tensor, ...] = ()
+    """Mean of the patch tokens after chosen blocks, `[B, D]` each."""
+
+
+class ViT(nn.Module):
+    """A plain ViT (class token, learned positions) as a backbone."""
+
+    def __init__(
+        self, model: nn.Module, *, name: str, sha256: str, preprocessing: Preprocessing, precision: str = "float32"
+    ) -> None:
+        super().__init__()
+        require_plain(model, name)
+        self.model: Any = model.requires_grad_(False).eval()
+        self.name, self.sha256 = name, sha256
+        self.preprocessing, self.precision = preprocessing, precision
+        self.trainable = "none"
+        self.depth = len(self.model.blocks)
+        self.width = int(self.model.embed_dim)
+        self.heads = int(self.model.blocks[0].attn.num_heads)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.model.pos_embed.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        dtype: torch.dtype = self.model.norm.weight.dtype
+        return dtype
+
+    def read(self, images: Any) -> list[Tensor]:
+        return read_images(images)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.encode(self.embed(inputs)).feature
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """Images `[B, 3, S, S]` to tokens `[B, 1 + patches, D]` with positions."""
+        model = self.model
+        patches = model.patch_embed(inputs.to(model.patch_embed.proj.weight.dtype)).to(self.dtype)
+        first = model.cls_token.expand(len(patches), -1, -1)
+        if model.no_embed_class:
+            tokens = torch.cat([first, patches + model.pos_embed], dim=1)
+        else:
+            tokens = torch.cat([first, patches], dim=1) + model.pos_embed
+        tokens = model.norm_pre(tokens)
+        assert isinstance(tokens, Tensor)
+        return tokens
+
+    def encode(self, tokens: Tensor, prefixes: Mapping[int, Prefix] | None = None, taps: Sequence[int] = ()) -> Encoded:
+        """Runs all blocks; `prefixes[i]` goes before block i's keys and values, `taps` names blocks to read out.
+
+        The last block computes only the class row unless its patches are asked for.
+        """
+        prefixes = prefixes or {}
+        last = self.depth - 1
+        class_taps, patch_taps = {}, {}
+        for i, block in enumerate(self.model.blocks):
+            tokens = _block(block, tokens, prefixes.get(i), class_row_only=i == last and last not in taps)
+            if i in taps:
+                class_taps[i], patch_taps[i] = tokens[:, 0], tokens[:, 1:].mean(1)
+        class_token = tokens[:, 0]
+        return Encoded(
+            feature=self.model.norm(class_token),
+            class_token=class_token,
+            class_taps=tuple(class_taps[i] for i in taps),
+            patch_taps=tuple(patch_taps[i] for i in taps),
+        )
+
+    def fork(self, trainable: str) -> Self:
+        names = _trainable_names(self.model, trainable)
+        # Deep copies share whatever the memo already holds: the frozen tensors are stored once.
+        frozen = {id(p): p for name, p in self.model.named_parameters() if name not in names}
+        twin = copy.copy(self)
+        twin._modules = dict(self._modules)
+        twin.model = copy.deepcopy(self.model, memo=frozen)
+        twin.trainable = trainable
+        for name, parameter in twin.model.named_parameters():
+            parameter.requires_grad_(name in names)
+        return twin
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+
+def _trainable_names(model: nn.Module, trainable: str) -> set[str]:
+    names = [name for name, _ in model.named_parameters()]
+    kinds = {"none": [], "norms": [name for name in names if "norm" in name], "all": names}
+    if trainable not in kinds:
+        raise ValueError(f"trainable={trainable!r} is not known: use one of {', '.join(kinds)}")
+    return set(kinds[trainable])
+
+
+def _block(block: Any, tokens: Tensor, prefix: Prefix | None, class_row_only: bool) -> Tensor:
+    """One pre-norm block on `[B, N, D]`; gives `[B, 1, D]` when only the class row is needed."""
+    rows = tokens[:, :1] if class_row_only else tokens
+    attended = prefix_attention(block.attn, block.norm1(tokens), prefix, queries=rows.shape[1])
+    rows = rows + block.ls1(attended).to(rows.dtype)
+    hidden = block.norm2(rows).to(block.mlp.fc1.weight.dtype)
+    return rows + block.ls2(block.mlp(hidden)).to(rows.dtype)
+
+
+def prefix_attention(attention: Any, x: Tensor, prefix: Prefix | None = None, queries: int | None = None) -> Tensor:
+    """Multi-head attention of `x` `[B, N, D]` with `prefix` before its keys and values.
+
+    Only the first `queries` rows ask (all by default): `[B, queries, D]`.
+    """
+    heads, weight, bias = attention.num_heads, attention.qkv.weight, attention.qkv.bias
+    batch, length, width = x.shape
+    x = x.to(weight.dtype)
+    if queries is None or queries == length:
+        q, k, v = F.linear(x, weight, bias).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    else:
+        asking = F.linear(x[:, :queries], weight[:width], None if bias is None else bias[:width])
+        q = asking.view(batch, queries, heads, -1).transpose(1, 2)
+        answering = F.linear(x, weight[width:], None if bias is None else bias[width:])
+        k, v = answering.view(batch, length, 2, heads, -1).permute(2, 0, 3, 1, 4)
+    q, k = attention.q_norm(q), attention.k_norm(k)
+    if prefix is not None:
+        k = torch.cat([prefix[0].to(k.dtype), k], dim=2)
+        v = torch.cat([prefix[1].to(v.dtype), v], dim=2)
+    mixed = F.scaled_dot_product_attention(q, k, v, scale=attention.scale)
+    mixed = mixed.transpose(1, 2).reshape(batch, -1, width)
+    out: Tensor = attention.proj(attention.norm(mixed))
+    return out
+
+
+def require_plain(model: Any, name: str) -> None:
+    """Refuses networks whose forward pass is not the one above."""
+    reason = _not_plain(model)
+    if reason:
+        raise ValueError(
+            f"backbone {name!r} is not a plain ViT ({reason}); use one with a class token, learned positions and "
+            "standard blocks, such as vit_base_patch16_224.augreg_in21k"
+        )
+
+
+def _not_plain(model: Any) -> str | None:
+    from timm.models.vision_transformer import Attention, Block, VisionTransformer
+
+    if type(model) is not VisionTransformer:
+        return f"it is a {type(model).__name__}"
+    if model.cls_token is None or model.num_prefix_tokens != 1:
+        return f"it has {model.num_prefix_tokens} prefix tokens instead of one class token"
+    if model.pos_embed is None:
+        return "it has no learned positions"
+    if model.global_pool != "token":
+        return f"it pools by {model.global_pool!r} instead of the class token"
+    if not isinstance(model.norm, nn.LayerNorm) or not isinstance(model.fc_norm, nn.Identity):
+        return "it has no final LayerNorm on the class token"
+    for block in model.blocks:
+        if type(block) is not Block or type(block.attn) is not Attention:
+            return f"its blocks are {type(block).__name__}"
+        if getattr(block.attn, "gate", None) is not None or block.attn.qkv.out_features != 3 * model.embed_dim:
+            return "its attention is gated or has a width of its own"
+        if not hasattr(block.mlp, "fc1"):
+            return f"its blocks hold a {type(block.mlp).__name__}"
+    return None

@@ -1,0 +1,52 @@
+"""`prol.create`: a learner from a method's name, a backbone and options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from prol import registry
+from prol.backbones import Backbone, open_backbone
+from prol.learner import Learner
+
+_PRECISION_OF = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bf16"}
+
+
+def create(
+    method: str,
+    backbone: str | Backbone = "builtin",
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    dtype: torch.dtype | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Learner:
+    """Makes a learner that has learnt nothing yet.
+
+    Args:
+        method: a name that `prol methods` lists.
+        backbone: a name for `prol.backbones.open_backbone`, or a backbone already open.
+        device: "auto", "cpu", "cuda" or "cuda:N"; with an open backbone, its own device is used.
+        precision: "auto", "float32", "float64" or "bf16".
+        dtype: the same as a torch dtype; wins over `precision`.
+        seed: drives initial values and augmentation.
+        options: the method's own; unknown ones are refused with the list of valid ones.
+
+    >>> import numpy as np, prol
+    >>> learner = prol.create("ncm")
+    >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
+    >>> learner.learn(images, ["cat", "dog", "cat", "dog"])
+    >>> learner.predict(images).shape, learner.classes
+    (torch.Size([4, 2]), ['cat', 'dog'])
+    """
+    kind = registry.method(method)
+    resolved = kind.read_options(options)
+    if dtype is not None:
+        if dtype not in _PRECISION_OF:
+            raise ValueError(f"dtype {dtype} is not supported: use one of {', '.join(map(str, _PRECISION_OF))}")
+        precision = _PRECISION_OF[dtype]
+    if isinstance(backbone, str):
+        backbone = open_backbone(backbone, device=device, precision=precision)
+    return kind(backbone, resolved, seed)

@@ -1,0 +1,8 @@
+"""Images, labels and class names: built-in sets and files people already have.
+
+The functions that open a data set live in modules of their own, so that importing this package stays light.
+"""
+
+from prol.datasets.base import ArraySplit, Dataset, Loaded, Split, Subset, Unreadable
+
+__all__ = ["ArraySplit", "Dataset", "Loaded", "Split", "Subset", "Unreadable"]

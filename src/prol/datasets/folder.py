@@ -1,0 +1,139 @@
+"""A folder of images, one sub-folder a class: cut into train and test by its owner, or here by a seed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prol.datasets.base import Dataset, Split
+from prol.datasets.image_files import IMAGE_ENDINGS, FileSplit, is_image
+
+_LAYOUT = "expected FOLDER/train/CLASS/*.jpg with FOLDER/test/CLASS/*.jpg, or FOLDER/CLASS/*.jpg"
+
+Files = dict[str, list[Path]]
+"""Image files by class name, both sorted."""
+
+
+def folder(data: str | Path | None = None, seed: int = 0, test_share: float = 0.2) -> Dataset:
+    """Images in `train/CLASS/` and `test/CLASS/`, or in `CLASS/` alone; a class is a sub-folder that holds images.
+
+    Images are searched at any depth below the class; hidden files and files that are no images are passed over.
+
+    Parameters
+    ----------
+    data
+        The folder.
+    seed
+        Draws the test images of each class, where the folder has no `test/`.
+    test_share
+        Which part of each class is tested on, where the folder has no `test/`: at least one image of a class that
+        has two or more. 0 keeps every image for training.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> root = Path(tempfile.mkdtemp())
+    >>> for name in ("cat", "dog"):
+    ...     (root / name).mkdir()
+    ...     for i in range(5):
+    ...         Image.new("RGB", (9, 7)).save(root / name / f"{i}.png")
+    >>> pets = folder(root)
+    >>> pets.class_names, len(pets.train.labels), len(pets.test.labels)
+    (('cat', 'dog'), 8, 2)
+    """
+    root = _existing(data)
+    if not 0 <= test_share < 1:
+        raise ValueError(f"test_share must be at least 0 and below 1, got {test_share}")
+    if seed < 0:
+        raise ValueError(f"seed must be 0 or more, got {seed}")
+    train, test = _given_halves(root) if _has_halves(root) else _cut(_classes(root), seed, test_share)
+    names = tuple(train)
+    return Dataset(
+        name="folder",
+        class_names=names,
+        train=_split(train, names),
+        test=_split(test, names),
+        tasks=min(10, max(1, len(names) // 2)),
+    )
+
+
+def _existing(data: str | Path | None) -> Path:
+    if data is None:
+        raise ValueError(f"data set 'folder' needs data=FOLDER: {_LAYOUT}")
+    root = Path(data).expanduser()
+    if not root.exists():
+        raise FileNotFoundError(f"no folder {str(root)!r}: {_LAYOUT}")
+    if not root.is_dir():
+        raise ValueError(f"{str(root)!r} is a file, not a folder: {_LAYOUT}")
+    return root
+
+
+def _has_halves(root: Path) -> bool:
+    # A class may itself be called "train" or "test": halves hold folders, such a class holds images.
+    halves = [half for half in ("train", "test") if (root / half).is_dir() and _visible_folders(root / half)]
+    if len(halves) == 1:
+        missing = "test" if halves == ["train"] else "train"
+        raise ValueError(
+            f"{str(root)!r} has {halves[0]}/CLASS folders but no {missing}/CLASS folders: add them, "
+            f"or pass {str(root / halves[0])!r} alone to have it cut by a seed"
+        )
+    return len(halves) == 2
+
+
+def _given_halves(root: Path) -> tuple[Files, Files]:
+    train, test = _classes(root / "train"), _classes(root / "test")
+    stray = sorted(set(test) - set(train))
+    if stray:
+        raise ValueError(
+            f"classes with test images but no train images in {str(root)!r}: {', '.join(stray)}; "
+            f"add train images or take them out of test/ (train has: {', '.join(train)})"
+        )
+    return train, test
+
+
+def _cut(classes: Files, seed: int, test_share: float) -> tuple[Files, Files]:
+    """Cuts each class by itself, so that both halves hold every class that has two images."""
+    random = np.random.default_rng(seed)
+    train: Files = {}
+    test: Files = {}
+    for name, paths in classes.items():
+        order = random.permutation(len(paths))
+        wanted = max(1, round(len(paths) * test_share)) if test_share else 0
+        tested = set(order[: min(wanted, len(paths) - 1)].tolist())
+        train[name] = [path for i, path in enumerate(paths) if i not in tested]
+        test[name] = [path for i, path in enumerate(paths) if i in tested]
+    if test_share and not any(test.values()):
+        raise ValueError("every class has a single image, so none is left to test on: add images, or set test_share=0")
+    return train, test
+
+
+def _classes(root: Path) -> Files:
+    found = {path.name: _images(path) for path in _visible_folders(root)}
+    classes = {name: paths for name, paths in found.items() if paths}
+    if not classes:
+        seen = f"folders without images: {', '.join(found)}" if found else "no folders"
+        raise ValueError(f"no classes in {str(root)!r} ({seen}): {_LAYOUT}; endings: {' '.join(IMAGE_ENDINGS)}")
+    return classes
+
+
+def _visible_folders(root: Path) -> list[Path]:
+    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _images(root: Path) -> list[Path]:
+    paths: list[Path] = []
+    for here, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [Path(here, name) for name in files if is_image(name)]
+    return sorted(paths, key=lambda path: path.relative_to(root).parts)
+
+
+def _split(classes: Files, names: tuple[str, ...]) -> Split:
+    number = {name: i for i, name in enumerate(names)}
+    paths = tuple(path for of_class in classes.values() for path in of_class)
+    labels: NDArray[np.int64] = np.array(
+        [number[name] for name, of_class in classes.items() for _ in of_class], dtype=np.int64
+    )
+    return FileSplit(paths, labels)

@@ -1,0 +1,91 @@
+"""What the loop tells whoever listens. Tasks count from 0; no event carries a time, so that logs can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from prol.datasets.base import Unreadable
+from prol.evaluation.cursor import Cursor
+from prol.evaluation.metrics import accuracy_matrix, compute_metrics
+from prol.evaluation.result import Result
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """The stream is about to begin."""
+
+    tasks: int
+    chunks: int
+    train_images: int
+    test_images: int
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    """A task begins; `told` is whether the learner knows."""
+
+    task: int
+    classes: tuple[str, ...]
+    told: bool
+
+
+@dataclass(frozen=True)
+class ImagesSkipped:
+    """Images that could not be read, with the reasons."""
+
+    half: Literal["train", "test"]
+    task: int
+    paths: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, half: Literal["train", "test"], task: int, images: Sequence[Unreadable]) -> Self:
+        return cls(half, task, tuple(image.path for image in images), tuple(image.reason for image in images))
+
+
+@dataclass(frozen=True)
+class ChunkLearnt:
+    """One step is done; `report` holds the learner's own numbers about it."""
+
+    chunk: int
+    task: int
+    images: int
+    report: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The test images of task `tested` were classified after task `task`, among all classes seen so far."""
+
+    task: int
+    tested: int
+    correct: int
+    total: int
+
+
+@dataclass(frozen=True)
+class TaskEnded:
+    """A task is learnt and all tasks so far are evaluated; accuracies in percent."""
+
+    task: int
+    accuracies: tuple[float, ...]
+    average_accuracy: float
+    classes_seen: int
+
+    @classmethod
+    def of(cls, cursor: Cursor, classes_seen: int) -> Self:
+        matrix = accuracy_matrix(cursor.correct, cursor.total)
+        average = compute_metrics(matrix, [row[-1] for row in cursor.total]).faa
+        return cls(cursor.tasks_evaluated - 1, tuple(matrix[:, -1].tolist()), average, classes_seen)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The stream has ended."""
+
+    result: Result
+
+
+Event = RunStarted | TaskStarted | ImagesSkipped | ChunkLearnt | Evaluated | TaskEnded | Finished

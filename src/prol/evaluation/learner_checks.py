@@ -1,0 +1,296 @@
+"""What every learner must hold to, one function a promise; a broken one is an AssertionError that says what was seen."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import prol
+from prol.evaluation.lesson import (
+    CHUNK,
+    HEIGHT,
+    LESSON,
+    TASKS,
+    WIDTH,
+    count_values,
+    difference,
+    global_randomness,
+    make_chunk,
+    make_images,
+    same_bits,
+    teach,
+)
+from prol.evaluation.live_tensors import kept_by_graph, live_tensors
+from prol.labels import Label
+from prol.learner import Learner
+
+# Scores may differ by rounding when the same image is computed in a batch of another size.
+_ROUNDING = {"float64": 1e-9, "float32": 1e-4, "bf16": 5e-2}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The learner to check: `fresh` makes one that has learnt nothing; `modes` says with and without announcements."""
+
+    fresh: Callable[[], Learner]
+    modes: tuple[bool, ...]
+
+
+def predict_before_learning(subject: Subject) -> None:
+    """Before anything is learnt, the answer for N images is `[N, 0]`."""
+    shape = tuple(subject.fresh().predict(make_images(3, seed=0)).shape)
+    _require(shape == (3, 0), f"predict on 3 images before any learn gave shape {shape}, expected (3, 0)")
+
+
+def scores_have_a_column_for_each_class(subject: Subject) -> None:
+    """After every learn, scores are float32 `[N, C]`, finite, on the CPU."""
+    learner = subject.fresh()
+    for number in range(len(LESSON)):
+        teach(learner, LESSON[number : number + 1])
+        scores = learner.predict(make_images(2, seed=5))
+        expected = (2, len(learner.classes))
+        _require(tuple(scores.shape) == expected, f"scores have shape {tuple(scores.shape)}, expected {expected}")
+        _require(scores.dtype == torch.float32, f"scores are {scores.dtype}, expected torch.float32")
+        _require(scores.device.type == "cpu", f"scores are on {scores.device}, expected the CPU")
+        _require(bool(scores.isfinite().all()), f"scores are not finite: {scores}")
+    met = [name for task in TASKS for name in task]
+    _require(learner.classes == met, f"classes are {learner.classes}, expected them in the order announced: {met}")
+
+
+def predict_is_pure(subject: Subject) -> None:
+    """A prediction changes nothing, neither later predictions nor later learning."""
+    asked, silent = teach(subject.fresh(), LESSON[:2]), teach(subject.fresh(), LESSON[:2])
+    before, images = asked.state(), make_images(4, seed=6)
+    first = asked.predict(images)
+    asked.predict(make_images(9, seed=7))
+    changed = difference(before, asked.state())
+    _require(not changed, f"predict changed the state: {changed}")
+    _require(same_bits(first, asked.predict(images)), "the same images got other scores after other predictions")
+    teach(asked, LESSON[2:]), teach(silent, LESSON[2:])
+    changed = difference(asked.state(), silent.state())
+    _require(not changed, f"a learner that was asked in between learnt something else: {changed}")
+
+
+def predict_ignores_the_batch(subject: Subject) -> None:
+    """An image gets the same scores alone, among few and among many."""
+    learner, images = teach(subject.fresh()), make_images(11, seed=8)
+    whole = learner.predict(images)
+    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(whole.abs().max()))
+    for size in (1, 4):
+        parts = torch.cat([learner.predict(images[i : i + size]) for i in range(0, len(images), size)])
+        worst = float((parts - whole).abs().max())
+        _require(worst <= limit, f"in batches of {size} instead of {len(images)}, scores differ by {worst:.3g}")
+    learner.predict_batch = 3
+    worst = float((learner.predict(images) - whole).abs().max())
+    _require(worst <= limit, f"with predict_batch=3, scores differ by {worst:.3g}")
+
+
+def save_and_load(subject: Subject) -> None:
+    """A saved and loaded learner answers and learns on bit for bit like the one saved."""
+    for announced in subject.modes:
+        for steps in (0, 1, 3):
+            learner = teach(subject.fresh(), LESSON[:steps], announced)
+            with TemporaryDirectory() as place:
+                learner.save(Path(place) / "learner")
+                twin = prol.load(Path(place) / "learner", learner.backbone, method=type(learner))
+            _require_equal_futures(learner, twin, steps, announced, "loaded")
+
+
+def clones_are_independent(subject: Subject) -> None:
+    """A clone is equal, and what either learns afterwards leaves the other alone."""
+    for announced in subject.modes:
+        learner = teach(subject.fresh(), LESSON[:1], announced)
+        before, twin = learner.state(), learner.clone()
+        teach(twin, LESSON[1:3], announced)
+        changed = difference(before, learner.state())
+        _require(not changed, f"teaching a clone changed the original: {changed}")
+        taught = twin.state()
+        teach(learner, LESSON[1:2], announced)
+        changed = difference(taught, twin.state())
+        _require(not changed, f"teaching the original changed its clone: {changed}")
+        _require_equal_futures(learner, learner.clone(), 2, announced, "cloned")
+
+
+def seeded_runs_are_identical(subject: Subject) -> None:
+    """Two learners with one seed become the same, whatever the process's own random numbers are."""
+    for announced in subject.modes:
+        states = []
+        for elsewhere in (1, 2):
+            with global_randomness(elsewhere):
+                states.append(teach(subject.fresh(), announced=announced).state())
+        changed = difference(*states)
+        _require(not changed, f"the same seed and the same chunks gave two states: {changed}")
+
+
+def inputs_are_left_alone(subject: Subject) -> None:
+    """Images are not written to, and writing to them after the step has no effect."""
+    kept, spoilt = subject.fresh(), subject.fresh()
+    for step in LESSON[:2]:
+        teach(kept, [step])
+        images, tensor = list(step.images.copy()), torch.from_numpy(step.images.copy())
+        if step.announced:
+            spoilt.boundary(step.announced)
+        labels: list[Label] = list(step.labels)
+        spoilt.learn(images, labels)
+        _require(np.array_equal(np.stack(images), step.images), "learn changed the images it was given")
+        _require(labels == list(step.labels), "learn changed the labels it was given")
+        spoilt.predict(tensor)
+        _require(np.array_equal(tensor.numpy(), step.images), "predict changed the images it was given")
+        for image in images:
+            image.fill(0)
+        tensor.zero_()
+        labels.clear()
+    changed = difference(kept.state(), spoilt.state())
+    _require(not changed, f"the learner still looks at images of an earlier step: {changed}")
+
+
+def nothing_outlives_its_step(subject: Subject) -> None:
+    """After a step neither its images nor anything computed from each of them is alive."""
+    learner = teach(subject.fresh(), LESSON[:1])
+    before = live_tensors()
+    known = {id(tensor) for tensor in before}
+    arrays, tensors = list(make_images(CHUNK, seed=9)), list(torch.from_numpy(make_images(CHUNK, seed=10)))
+    for given in (arrays, tensors):
+        witnesses = [weakref.ref(image) for image in given]
+        learner.learn(given, list(LESSON[1].labels))
+        given.clear()
+        new = [tensor for tensor in live_tensors() if id(tensor) not in known]
+        alive = sum(witness() is not None for witness in witnesses)
+        _require(not alive, f"{alive} of {CHUNK} images are still alive after their step")
+        shapes = [tuple(tensor.shape) for tensor in new + kept_by_graph(new) if _looks_like_samples(tensor)]
+        _require(not shapes, f"tensors made from the {CHUNK} images of a step are still alive: shapes {shapes}")
+
+
+def memory_is_bounded(subject: Subject) -> None:
+    """Learning on with the same classes does not need ever more memory."""
+    learner = teach(subject.fresh(), LESSON[:2])
+    sizes = [_sizes(learner)]
+    for window in range(3):
+        teach(learner, [make_chunk(TASKS[0], 20 + 2 * window), make_chunk(TASKS[0], 21 + 2 * window)])
+        sizes.append(_sizes(learner))
+    for what in sizes[0]:
+        history = [size[what] for size in sizes]
+        # A single rise may be a mode or a buffer that comes once; a rise every time never ends.
+        rising = all(after > before for before, after in pairwise(history))
+        _require(not rising, f"{what} grow with every step on the same classes: {history}")
+
+
+def labels_may_be_text_or_numbers(subject: Subject) -> None:
+    """1 and "1" are two classes, and numbers from arrays are plain numbers."""
+    learner, images = subject.fresh(), make_images(4, seed=11)
+    learner.boundary([1, "1", 2])
+    learner.learn(images, [1, "1", 2, 1])
+    learner.learn(images[:2], np.array([2, 1]))
+    learner.learn(images[:2], torch.tensor([1, 2]))
+    _require(learner.classes == [1, "1", 2], f"classes are {learner.classes}, expected [1, '1', 2]")
+    kinds = [type(name).__name__ for name in learner.classes]
+    _require(kinds == ["int", "str", "int"], f"classes have types {kinds}, expected int, str, int")
+
+
+def classes_need_no_announcement(subject: Subject) -> None:
+    """Classes may simply appear, also at a boundary that announces none; their rows follow the order met."""
+    learner = subject.fresh()
+    learner.learn(make_images(2, seed=12), ["cat", 7])
+    learner.boundary()
+    learner.learn(make_images(3, seed=13), ["ant", "cat", "ant"])
+    _require(learner.classes == ["cat", 7, "ant"], f"classes are {learner.classes}, expected ['cat', 7, 'ant']")
+    width = learner.predict(make_images(1, seed=14)).shape[1]
+    _require(width == 3, f"scores have {width} columns for 3 classes")
+
+
+def bad_input_changes_nothing(subject: Subject) -> None:
+    """What cannot be learnt from is refused with a ValueError before anything changes."""
+    images, unseen = make_images(2, seed=15), ["gnu", "hen"]
+    floats = images.astype(np.float32) / 255
+    chunks: dict[str, tuple[Any, Any]] = {
+        "float images": (floats, unseen),
+        "images with NaN": (np.where(floats > 0.5, np.nan, floats), unseen),
+        "images with two channels": (np.zeros((2, HEIGHT, WIDTH, 2), dtype=np.uint8), unseen),
+        "images with five axes": (images[None], unseen),
+        "no images": ([], []),
+        "no images but labels": ([], unseen),
+        "more labels than images": (images, [*unseen, "ibis"]),
+        "fewer labels than images": (images, unseen[:1]),
+        "a fraction as label": (images, ["gnu", 0.5]),
+        "a truth value as label": (images, ["gnu", True]),
+        "no label": (images, ["gnu", None]),
+    }
+    for learner in (subject.fresh(), teach(subject.fresh(), LESSON[:2])):
+        before = learner.state()
+        for what, (given, labels) in chunks.items():
+            _require_refusal(what, learner.learn, given, labels)
+            changed = difference(before, learner.state())
+            _require(not changed, f"learn refused {what}, but the state had changed: {changed}")
+        _require_refusal("float images in predict", learner.predict, floats)
+        _require_refusal("a class announced twice", learner.boundary, ["gnu", "gnu"])
+        changed = difference(before, learner.state())
+        _require(not changed, f"predict and boundary refused bad input, but the state had changed: {changed}")
+
+
+CHECKS: dict[str, Callable[[Subject], None]] = {
+    check.__name__: check
+    for check in (
+        predict_before_learning,
+        scores_have_a_column_for_each_class,
+        predict_is_pure,
+        predict_ignores_the_batch,
+        save_and_load,
+        clones_are_independent,
+        seeded_runs_are_identical,
+        inputs_are_left_alone,
+        nothing_outlives_its_step,
+        memory_is_bounded,
+        labels_may_be_text_or_numbers,
+        classes_need_no_announcement,
+        bad_input_changes_nothing,
+    )
+}
+
+
+def _require(holds: bool, seen: str) -> None:
+    # Not an assert statement: checks must also check under python -O.
+    if not holds:
+        raise AssertionError(seen)
+
+
+def _require_equal_futures(learner: Learner, twin: Learner, steps: int, announced: bool, how: str) -> None:
+    changed = difference(learner.state(), twin.state())
+    _require(not changed, f"the {how} learner is not equal after {steps} steps: {changed}")
+    images = make_images(5, seed=16)
+    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner gives other scores")
+    teach(learner, LESSON[steps:], announced), teach(twin, LESSON[steps:], announced)
+    changed = difference(learner.state(), twin.state())
+    _require(not changed, f"the {how} learner learns on differently after {steps} steps: {changed}")
+    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner learns on to other scores")
+
+
+def _looks_like_samples(tensor: Tensor) -> bool:
+    shape = tuple(tensor.shape)
+    return shape[:1] == (CHUNK,) or shape[-2:] == (HEIGHT, WIDTH) or shape[-3:-1] == (HEIGHT, WIDTH)
+
+
+def _sizes(learner: Learner) -> dict[str, int]:
+    tensors, meta = learner.state()
+    stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    del tensors
+    alive = sum(tensor.numel() * tensor.element_size() for tensor in live_tensors() if not tensor.is_sparse)
+    return {"bytes of the state": stored, "values in its JSON": count_values(meta), "bytes of live tensors": alive}
+
+
+def _require_refusal(what: str, verb: Callable[..., Any], *given: Any) -> None:
+    try:
+        verb(*given)
+    except ValueError:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what} raised {type(error).__name__}: {error}; expected a ValueError") from error
+    raise AssertionError(f"{what} were accepted; expected a ValueError")

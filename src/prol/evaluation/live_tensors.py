@@ -1,0 +1,42 @@
+"""Which tensors are alive in this process, seen through the garbage collector and the gradient graphs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+
+def live_tensors() -> list[Tensor]:
+    """Every tensor that Python still holds."""
+    gc.collect()
+    # type() and not isinstance(): some objects answer for another class, or act, when asked for theirs.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), Tensor)]
+
+
+def kept_by_graph(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Tensors that the gradient graphs behind `tensors` would need for a backward pass not made yet."""
+    found: list[Tensor] = []
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting.extend(parent for parent, _ in node.next_functions)
+        found.extend(value for value in _saved_values(node) if issubclass(type(value), Tensor))
+    return found
+
+
+def _saved_values(node: Any) -> list[Any]:
+    values = []
+    for name in dir(node):
+        if name.startswith("_saved_"):
+            try:
+                values.append(getattr(node, name))
+            except RuntimeError:  # freed by the backward pass, as it should be
+                continue
+    return values

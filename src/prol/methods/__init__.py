@@ -1,0 +1,1 @@
+"""Learners, one file a method, found by name through `prol.registry`."""

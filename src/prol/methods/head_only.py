@@ -1,0 +1,128 @@
+"""A linear head on a frozen backbone: what training without any prompt gives."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prol.backbones import Augment, Backbone, InputRange
+from prol.labels import Label
+from prol.learner import Amount, Footprint, Learner, State
+from prol.parts import losses
+from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.inputs import training_input
+from prol.parts.rows import RowTable
+from prol.parts.tasks import TaskClock
+
+
+@dataclass(frozen=True)
+class HeadOnlyOptions:
+    """Dials of the linear head."""
+
+    inter: float = 1.0
+    """Weight of the cross entropy over all classes met so far."""
+    intra: float = 0.0
+    """Weight of the cross entropy over the current task's classes."""
+    lr: float = 0.05
+    """Nominal learning rate; the effective one is lr x chunk / 256 with lr_scaling."""
+    lr_scaling: bool = True
+    chunk: int = 10
+    augment: Augment = "crop_flip"
+    input_range: InputRange = "backbone"
+    crop_pct: float | None = None
+    task_min_classes: int = 2
+    task_min_steps: int = 50
+
+    def __post_init__(self) -> None:
+        if self.inter == 0 and self.intra == 0:
+            raise ValueError("inter and intra are both 0, so nothing would be learnt: give one of them a weight")
+        if self.chunk < 1:
+            raise ValueError(f"chunk must be at least 1, got {self.chunk}")
+
+
+class HeadOnly(Learner):
+    """One Linear that grows with the classes, trained by Adam on the class feature; the backbone stays as it is."""
+
+    name: ClassVar[str] = "head_only"
+    family: ClassVar[str] = "fine-tuning"
+    citation: ClassVar[str] = "linear probe, the plain baseline"
+    Options: ClassVar[type] = HeadOnlyOptions
+    options: HeadOnlyOptions
+
+    def __init__(self, backbone: Backbone, options: HeadOnlyOptions, seed: int = 0) -> None:
+        super().__init__(backbone, options, seed)
+        self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
+        self.weight = RowTable((backbone.width,), backbone.device, backbone.dtype)
+        self.bias = RowTable((), backbone.device, backbone.dtype)
+        self.adam = Adam()
+        self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
+        self._last: dict[str, float] = {}
+
+    def _meet(self, names: list[Label]) -> None:
+        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
+            self._start_task()
+        self._register(names)
+
+    def _begin_task(self, names: list[Label]) -> None:
+        if self.clock.begins_at_boundary(len(self.classes)):
+            self._start_task()
+        self._register(names)
+
+    def _start_task(self) -> None:
+        self.clock.begin(len(self.classes))
+        self.adam.reset()
+
+    def _register(self, names: list[Label]) -> None:
+        super()._register(names)
+        self.weight.append(torch.empty(len(names), self.backbone.width).normal_(0, 0.02, generator=self.random))
+        self.bias.append(torch.zeros(len(names)))
+
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        o = self.options
+        with torch.no_grad():
+            inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
+            features = self.backbone.features(inputs)
+        every = torch.arange(len(self.classes), device=rows.device)
+        parts = {"weight": Part.of_rows(self.weight.rows, every), "bias": Part.of_rows(self.bias.rows, every)}
+        logits = F.linear(features, parts["weight"].leaf, parts["bias"].leaf)
+        inter, intra = losses.inter_task(logits, rows), logits.new_zeros(())
+        current = rows >= self.clock.first_row
+        if bool(current.any()):
+            intra = losses.intra_task(logits[current], rows[current], self.clock.first_row)
+        total = o.inter * inter + o.intra * intra
+        lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
+        gradients = part_gradients(total, parts)
+        self.adam.begin_step()
+        for name, part in parts.items():
+            self.adam.update(name, part, gradients[name], lr)
+        self.clock.steps += 1
+        self._last = {"inter": inter.item(), "intra": intra.item(), "total": total.item(), "lr": lr}
+
+    def _scores(self, pixels: list[Tensor]) -> Tensor:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, "none", self.random)
+        return F.linear(self.backbone.features(inputs), self.weight.rows, self.bias.rows)
+
+    def report(self) -> dict[str, float]:
+        return dict(self._last)
+
+    def footprint(self) -> Footprint:
+        head, nothing = Amount.of(self.weight.rows, self.bias.rows), Amount(0, 0)
+        return Footprint(head, head, nothing, nothing)
+
+    def _state(self) -> State:
+        moments, adam = self.adam.state()
+        tensors = {"weight": self.weight.rows, "bias": self.bias.rows}
+        meta = {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors | {f"adam/{name}": tensor for name, tensor in moments.items()}, meta
+
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        self.weight.replace(tensors["weight"])
+        self.bias.replace(tensors["bias"])
+        moments = {name.removeprefix("adam/"): t for name, t in tensors.items() if name.startswith("adam/")}
+        self.adam.load_state(moments, meta["adam"])
+        self.clock = TaskClock(**meta["clock"])
+        self._last = dict(meta["last"])

@@ -1,0 +1,77 @@
+"""Nearest class mean: the plainest learner that forgets nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Augment, Backbone, InputRange
+from prol.labels import Label
+from prol.learner import Amount, Footprint, Learner, State
+from prol.parts.inputs import training_input
+from prol.parts.rows import RowTable
+from prol.parts.similarity import cosine_to_all
+
+
+@dataclass(frozen=True)
+class NCMOptions:
+    """Dials of the nearest class mean."""
+
+    distance: Literal["cosine", "euclidean"] = "cosine"
+    augment: Augment = "none"
+    input_range: InputRange = "backbone"
+    crop_pct: float | None = None
+
+
+class NCM(Learner):
+    """Keeps the sum of features and a count for each class; scores are similarities to the class means.
+
+    Learning is the same in any order and for any chunk size, up to rounding.
+    """
+
+    name: ClassVar[str] = "ncm"
+    family: ClassVar[str] = "closed form"
+    citation: ClassVar[str] = "Mensink et al., Distance-Based Image Classification, TPAMI 2013; Janson et al., 2022"
+    Options: ClassVar[type] = NCMOptions
+    options: NCMOptions
+
+    def __init__(self, backbone: Backbone, options: NCMOptions, seed: int = 0) -> None:
+        super().__init__(backbone, options, seed)
+        self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
+        # Sums in float64, so that a long stream does not round a class's late samples away.
+        self.sums = RowTable((backbone.width,), backbone.device, torch.float64)
+        self.counts = RowTable((), backbone.device, torch.float64)
+
+    def _register(self, names: list[Label]) -> None:
+        super()._register(names)
+        self.sums.append(torch.zeros(len(names), self.backbone.width))
+        self.counts.append(torch.zeros(len(names)))
+
+    @torch.no_grad()
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        features = self._features(pixels, self.options.augment).double()
+        self.sums.rows.index_add_(0, rows, features)
+        self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
+
+    def _scores(self, pixels: list[Tensor]) -> Tensor:
+        features = self._features(pixels, "none").double()
+        means = self.sums.rows / self.counts.rows.clamp(min=1).unsqueeze(1)
+        scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)
+        return scores.masked_fill(self.counts.rows == 0, -torch.inf)  # announced, but nothing seen of it yet
+
+    def _features(self, pixels: list[Tensor], augment: Augment) -> Tensor:
+        return self.backbone.features(training_input(pixels, self.preprocessing, self.backbone, augment, self.random))
+
+    def footprint(self) -> Footprint:
+        nothing = Amount(0, 0)
+        return Footprint(nothing, nothing, Amount.of(self.sums.rows, self.counts.rows), nothing)
+
+    def _state(self) -> State:
+        return {"sums": self.sums.rows, "counts": self.counts.rows}, {}
+
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:  # noqa: ARG002
+        self.sums.replace(tensors["sums"])
+        self.counts.replace(tensors["counts"])

@@ -1,0 +1,322 @@
+"""PROL: prompt online learning, with all its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Backbone, ViT, evaluation_input
+from prol.labels import Label
+from prol.learner import Amount, Footprint, Learner, State
+from prol.methods.prol_options import PROLOptions, read_prol_options
+from prol.parts import losses
+from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.hard_soft import HardSoft
+from prol.parts.heads import TaskHeads
+from prol.parts.inputs import training_input
+from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource
+from prol.parts.similarity import cosine_pairs
+from prol.parts.tasks import TaskClock
+
+
+class PROL(Learner):
+    """A frozen ViT steered by prefixes that one small generator makes from each image.
+
+    The generator is general knowledge, trained in the first task only. Class-wise knowledge is a key, scalers and
+    shifters a class, and one head a task. Nothing of any sample is kept. Options: `prol.methods.prol_options`.
+    """
+
+    name: ClassVar[str] = "prol"
+    family: ClassVar[str] = "prompts"
+    citation: ClassVar[str] = "Ma'sum et al., PROL: Rehearsal Free Continual Learning in Streaming Data, ICCV 2025"
+    Options: ClassVar[type] = PROLOptions
+    options: PROLOptions
+    backbone: ViT
+
+    @classmethod
+    def read_options(cls, values: Mapping[str, Any]) -> PROLOptions:
+        return read_prol_options(values)
+
+    def __init__(self, backbone: Backbone, options: PROLOptions, seed: int = 0) -> None:
+        super().__init__(backbone, options, seed)
+        o = options
+        if not isinstance(backbone, ViT):
+            raise ValueError(f"method prol needs a ViT as backbone, got {type(backbone).__name__}")
+        if o.blocks > backbone.depth:
+            raise ValueError(f"blocks={o.blocks}, but the backbone has {backbone.depth}: pass blocks={backbone.depth}")
+        self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
+        if o.similarity_factor == "released":
+            self.predict_batch = o.chunk  # a sample's prompt depends on its batch there
+        self.working = backbone.fork("norms" if o.tune_norms else "none")
+        device, dtype = backbone.device, backbone.dtype
+        shape = PromptShape(
+            backbone.width, backbone.heads, o.blocks, o.length, o.generator_bias, o.layer_sum, o.similarity_factor,
+            o.detach_factor,
+        )  # fmt: skip
+        self.source = PromptSource(shape, self.random, device, dtype)
+        self.heads = TaskHeads(backbone.width, device, dtype)
+        self.adam = Adam()
+        self.pace = HardSoft(o.threshold, o.t_max, o.hsu)
+        self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
+        self._last: dict[str, float] = {}
+
+    # Classes and tasks
+
+    def _meet(self, names: list[Label]) -> None:
+        if self.options.preset == "released":
+            raise ValueError(
+                f"preset released needs announced classes: call boundary(next_classes) before learning {names[0]!r}"
+            )
+        if self.clock.begins_with_unseen_class(len(self.classes), self.pace.soft):
+            self._start_task()
+        self._add_rows(names)
+
+    def _begin_task(self, names: list[Label]) -> None:
+        numbers = [name for name in [*self.classes, *names] if isinstance(name, int)]
+        if self.options.preset == "released" and (not names or numbers != sorted(numbers)):
+            raise ValueError(
+                "preset released needs each task's classes announced, in label order and above the last task's"
+            )
+        if self.clock.begins_at_boundary(len(self.classes)):
+            self._start_task()
+        if names:
+            self._add_rows(names)
+
+    def _start_task(self) -> None:
+        self.clock.begin(len(self.classes))
+        self.adam.reset()
+        self.pace.restart()
+        if self.options.head == "per_task" or not self.heads.first_rows:
+            self.heads.begin_head()
+
+    def _add_rows(self, names: list[Label]) -> None:
+        self._register(names)
+        self.source.add_classes(len(names), self.random)
+        self.heads.append(len(names), self.random)
+        self.pace.restart()
+
+    # One step
+
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        self._step(training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random), rows)
+
+    def _step(self, inputs: Tensor, rows: Tensor) -> None:
+        values, parts = self._losses(inputs, rows)
+        if not bool(values["total"].isfinite()):
+            raise ValueError(
+                f"the loss is not finite at step {self.clock.steps} of this task; lower lr={self.options.lr}"
+            )
+        gradients = part_gradients(values["total"], parts)
+        if self.options.clip is not None:
+            gradients = losses.clip_together(gradients, self.options.clip)
+        report = {name: value.item() for name, value in values.items()}
+        if bool((rows >= self.clock.first_row).any()):  # old classes alone do not tell how well the task is learnt
+            self.pace.observe(report["ce"])
+        lr, norm_lr = self._rates()
+        self.adam.begin_step()
+        for name, part in parts.items():
+            self.adam.update(name, part, gradients[name], norm_lr if name.startswith("norm.") else lr)
+        self._clamp()
+        self.pace.advance()
+        self.clock.steps += 1
+        self._last = report | {"lr": lr, "lr_norm": norm_lr}
+
+    def _losses(self, inputs: Tensor, rows: Tensor) -> tuple[dict[str, Tensor], dict[str, Part]]:
+        """Loss terms by name, and the trained parts they depend on."""
+        o, first = self.options, self.clock.first_row
+        current = rows >= first  # samples of older classes enter L_inter only
+        tokens, plain, query = self._query(inputs)
+        parts = self._whole_parts()
+        taken, label_keys, old_keys = self._choose(query, rows, current, parts) if o.keys else (None, None, None)
+        prompted = self._prompted(tokens, query, taken, parts, first)
+        logits = self.heads.logits(prompted, _head(parts))
+
+        values = {name: logits.new_zeros(()) for name in ("intra", "sim", "ort", "gen")}
+        values["inter"] = losses.inter_task(logits, rows)
+        if bool(current.any()):
+            values["intra"] = losses.intra_task(logits[current], rows[current], first)
+            if o.gen:
+                values["gen"] = losses.generalisation(plain[current], prompted[current], o.gen_raw, o.gen_off_diagonal)
+            if label_keys is not None:
+                values["sim"] = cosine_pairs(query, label_keys)[current].mean()
+            if label_keys is not None and old_keys is not None:
+                old_keys = old_keys.detach() if o.ort_detach_old else old_keys
+                values["ort"] = losses.orthogonality(label_keys[current], old_keys[current], o.ort_raw)
+        values["ce"] = o.intra * values["intra"] + o.inter * values["inter"]
+        values["total"] = values["ce"] - o.sim * values["sim"] + o.ort * values["ort"] + o.gen * values["gen"]
+        return values, parts
+
+    def _query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens, the untouched network's class feature, and what is compared with the keys."""
+        o = self.options
+        with torch.no_grad():
+            tokens = self.backbone.embed(inputs)
+            if not (o.generator or o.keys or o.gen):
+                return tokens, tokens[:, 0], tokens[:, 0]
+            plain = self.backbone.encode(tokens)
+            if o.query == "patch_embedding":
+                return tokens, plain.feature, tokens[:, 1:].mean(1)
+            return tokens, plain.feature, plain.class_token if o.query == "class_token" else plain.feature
+
+    def _choose(
+        self, query: Tensor, rows: Tensor, current: Tensor, parts: dict[str, Part]
+    ) -> tuple[Chosen, Tensor, Tensor | None]:
+        """What each sample's prompt is made from, the key of its label, and its nearest old key after the first task.
+
+        Adds the rows of keys, scalers and shifters that are touched to `parts`.
+        """
+        o, first, source = self.options, self.clock.first_row, self.source
+        every = torch.arange(len(self.classes), device=rows.device)
+        # Candidates in training are the task's own classes; a sample of an older class may take any, as at test.
+        nearest = source.nearest(query, (every >= first) | ~current.unsqueeze(1))
+        taken = rows if o.prompt_selection == "label" else nearest
+        old = source.nearest(query, (every < first).expand(len(rows), -1)) if first and o.ort else rows[:0]
+        touched, place = torch.unique(torch.cat([taken, rows, old]), return_inverse=True)
+        parts["keys"] = Part.of_rows(source.keys.rows, touched)
+        taken_keys, label_keys, old_keys = parts["keys"].leaf[place].split([len(rows), len(rows), len(old)])
+        chosen = Chosen(taken, taken_keys)
+        if o.scalers:
+            touched, place = torch.unique(taken - first if o.train_rows == "local" else taken, return_inverse=True)
+            parts["scaler"] = Part.of_rows(source.scaler.rows, touched)
+            parts["shifter"] = Part.of_rows(source.shifter.rows, touched)
+            chosen = Chosen(taken, taken_keys, parts["scaler"].leaf[place], parts["shifter"].leaf[place])
+        return chosen, label_keys, old_keys if len(old) else None
+
+    def _prompted(
+        self, tokens: Tensor, query: Tensor, chosen: Chosen | None, parts: dict[str, Part], first_candidate: int
+    ) -> Tensor:
+        """The working network's class feature `[B, D]`."""
+        if not self.options.generator:
+            return self.working.encode(tokens).feature
+        generator = self.source.generator
+        if "generator.weight" in parts:
+            bias = parts["generator.bias"].leaf if "generator.bias" in parts else generator.bias
+            generator = Generator(parts["generator.weight"].leaf, bias)
+        prefixes = self.source.prefixes(query, chosen, generator, first_candidate)
+        return self.working.encode(tokens, prefixes).feature
+
+    def _whole_parts(self) -> dict[str, Part]:
+        """Trained parts that every chunk uses: the live head, LayerNorms, and in the first task the generator."""
+        parts = {f"head.{name}": part for name, part in self.heads.trained(self.options.thaw_heads).items()}
+        parts |= {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
+        if self.options.generator and self.clock.number == 0:
+            parts["generator.weight"] = Part.whole(self.source.generator.weight)
+            if self.options.generator_bias:
+                parts["generator.bias"] = Part.whole(self.source.generator.bias)
+        return parts
+
+    def _rates(self) -> tuple[float, float]:
+        """Learning rates in force: of the method's own parameters, and of the backbone's LayerNorms."""
+        o = self.options
+        base = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
+        factor = 1.0 if self.clock.number == 0 else o.norm_lr_factor
+        norm_floor = o.eta_min * factor if o.norm_eta_min == "proportional" else o.eta_min
+        return self.pace.rate(base, o.eta_min), self.pace.rate(base * factor, norm_floor)
+
+    def _clamp(self) -> None:
+        tables = (
+            (self.source.scaler, "scaler", 1.0, self.options.eps_a),
+            (self.source.shifter, "shifter", 0.0, self.options.eps_b),
+        )
+        for table, name, centre, reach in tables:
+            rows = self.adam.rows_in_play(name)
+            if rows is not None:
+                table.rows[rows] = table.rows[rows].clamp(centre - reach, centre + reach)
+
+    # Answering, saving, counting
+
+    def _scores(self, pixels: list[Tensor]) -> Tensor:
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        return self.heads.logits(self._features(inputs), self.heads.trained(self.options.thaw_heads))
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """The prompted class feature `[B, D]` that the heads judge, all classes being candidates."""
+        tokens, _, query = self._query(inputs)
+        chosen = None
+        if self.options.keys:
+            rows, source = self.source.nearest(query), self.source
+            tables = (source.scaler.rows[rows], source.shifter.rows[rows]) if self.options.scalers else (None, None)
+            chosen = Chosen(rows, source.keys.rows[rows], *tables)
+        return self._prompted(tokens, query, chosen, {}, 0)
+
+    def exemptions(self) -> dict[str, str]:
+        if self.options.similarity_factor != "released":
+            return {}
+        return {"batch_independence": "similarity_factor=released gives all samples of a batch one shared factor"}
+
+    def report(self) -> dict[str, float]:
+        return dict(self._last)
+
+    def footprint(self) -> Footprint:
+        o, first, source = self.options, self.clock.first_row, self.source
+        trained = [part.leaf for name, part in self._whole_parts().items()] if self.classes else []
+        own = {**{name: t.rows for name, t in self.heads.tables().items()}, **self.working.trained()}
+        if o.generator:
+            own["generator.weight"] = source.generator.weight
+            if o.generator_bias:
+                own["generator.bias"] = source.generator.bias
+        if o.keys:
+            own["keys"] = source.keys.rows
+            trained.append(source.keys.rows if o.ort and not o.ort_detach_old else source.keys.rows[first:])
+        if o.scalers:
+            own |= {"scaler": source.scaler.rows, "shifter": source.shifter.rows}
+            trained += [source.scaler.rows[first:], source.shifter.rows[first:]]
+        return Footprint(Amount.of(*trained), Amount.of(*own.values()), Amount(0, 0), Amount(0, 0))
+
+    def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:
+        """Parameters as the paper counted: class rows of all classes, but the first task's head only."""
+        width, o = self.backbone.width, self.options
+        shared = sum(p.numel() for p in self.working.trained().values())
+        if o.generator:
+            shared += o.blocks * 2 * self.backbone.heads * (4 if o.generator_bias else 3)
+        shared += classes * (width * o.keys + 4 * o.length * o.scalers)
+        norms = 2 * width * (tasks if o.head == "per_task" else 1)
+        return {
+            "trainable during task 1, rows of all classes, first head only": shared
+            + 2 * width
+            + -(-classes // tasks) * (width + 1),
+            "ever trained, rows of all classes, all heads": shared + norms + classes * (width + 1),
+        }
+
+    def _state(self) -> State:
+        tensors = {f"source/{name}": tensor for name, tensor in self.source.tensors().items()}
+        tensors |= {f"head/{name}": table.rows for name, table in self.heads.tables().items()}
+        tensors |= {f"norm/{name}": parameter for name, parameter in self.working.trained().items()}
+        moments, adam = self.adam.state()
+        meta = {
+            "adam": adam,
+            "soft": self.pace.soft,
+            "soft_steps": self.pace.soft_steps,
+            "clock": asdict(self.clock),
+            "first_rows": list(self.heads.first_rows),
+            "last": self.report(),
+        }
+        return tensors | {f"adam/{name}": tensor for name, tensor in moments.items()}, meta
+
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        self.source.load(_under("source", tensors))
+        for name, tensor in _under("head", tensors).items():
+            self.heads.tables()[name].replace(tensor)
+        self.heads.first_rows = list(meta["first_rows"])
+        self.heads.refold()
+        with torch.no_grad():
+            for name, tensor in _under("norm", tensors).items():
+                self.working.trained()[name].copy_(tensor)
+        self.adam.load_state(_under("adam", tensors), meta["adam"])
+        self.pace.soft, self.pace.soft_steps = bool(meta["soft"]), int(meta["soft_steps"])
+        self.clock = TaskClock(**meta["clock"])
+        self._last = dict(meta["last"])
+
+
+def _head(parts: dict[str, Part]) -> dict[str, Part]:
+    return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
+
+
+def _under(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(f"{folder}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{folder}/")
+    }

@@ -1,0 +1,1 @@
+"""Machinery that methods share: pure functions with shapes, and small holders of state."""

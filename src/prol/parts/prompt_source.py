@@ -1,0 +1,121 @@
+"""PROL's source of prefixes: the generator, and a key, scalers and shifters for each class."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Prefix
+from prol.parts import prompts
+from prol.parts.rows import RowTable
+from prol.parts.similarity import cosine_pairs, cosine_to_all, shared_first_hit_factor
+
+Factor = Literal["per_sample", "released", "one", "zero"]
+
+
+@dataclass(frozen=True)
+class PromptShape:
+    """Sizes and switches of the prompts; see the method's options of the same names."""
+
+    width: int
+    heads: int
+    blocks: int
+    length: int
+    bias: bool
+    layer_sum: bool
+    factor: Factor
+    detach_factor: bool
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Kernels `[L, 2, H, 3]` and biases `[L, 2, H]` of the convolution that makes every prefix."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What each sample's prompt is made from: a class row `[B]`, its key `[B, D]`, scalers and shifters `[B, 2, l]`."""
+
+    rows: Tensor
+    keys: Tensor
+    scaler: Tensor | None = None
+    shifter: Tensor | None = None
+
+
+class PromptSource:
+    """Holds the tables and makes prefixes from queries `[B, D]`."""
+
+    def __init__(self, shape: PromptShape, random: torch.Generator, device: torch.device, dtype: torch.dtype) -> None:
+        self.shape = shape
+        bound = 1 / math.sqrt(3)
+        kernels = (shape.blocks, 2, shape.heads)
+        self.generator = Generator(
+            _uniform((*kernels, 3), bound, random).to(device, dtype), _uniform(kernels, bound, random).to(device, dtype)
+        )
+        self.keys = RowTable((shape.width,), device, dtype)
+        self.scaler = RowTable((2, shape.length), device, dtype)
+        self.shifter = RowTable((2, shape.length), device, dtype)
+
+    def add_classes(self, count: int, random: torch.Generator) -> None:
+        """New rows: keys uniform in (-1, 1), scalers 1, shifters 0."""
+        self.keys.append(_uniform((count, self.shape.width), 1.0, random))
+        self.scaler.append(torch.ones(count, 2, self.shape.length))
+        self.shifter.append(torch.zeros(count, 2, self.shape.length))
+
+    def nearest(self, query: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """The class row whose key has the highest cosine, `[B]`, among those `allowed` `[B, C]`."""
+        cosine = cosine_to_all(query, self.keys.rows)
+        if allowed is not None:
+            cosine = cosine.masked_fill(~allowed, -torch.inf)
+        return cosine.argmax(1)
+
+    def prefixes(
+        self, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int = 0
+    ) -> dict[int, Prefix]:
+        """Keys and values to put before those of each prompted block."""
+        shape = self.shape
+        weight, bias = generator.weight, generator.bias if shape.bias else None
+        if shape.layer_sum:
+            weight, bias = prompts.sum_with_previous_block(weight, bias)
+        generated = prompts.generate(prompts.generator_input(query, shape.heads), weight, bias)
+        factor = self._factor(query, chosen, first_candidate)
+        scaler, shifter = (None, None) if chosen is None else (chosen.scaler, chosen.shifter)
+        prefix = prompts.assemble(generated, factor, scaler, shifter, shape.length, shape.layer_sum)
+        return {i: (prefix[:, i, 0], prefix[:, i, 1]) for i in range(shape.blocks)}
+
+    def _factor(self, query: Tensor, chosen: Chosen | None, first_candidate: int) -> Tensor:
+        """How strongly each sample's prompt acts, `[B]`."""
+        if self.shape.factor == "zero":
+            return query.new_zeros(len(query))
+        if self.shape.factor == "one" or chosen is None:
+            return query.new_ones(len(query))
+        cosine = cosine_pairs(query, chosen.keys)
+        if self.shape.factor == "released":
+            cosine = shared_first_hit_factor(cosine, chosen.rows == first_candidate)
+        return cosine.detach() if self.shape.detach_factor else cosine
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything learnt, by name, as views."""
+        return {
+            "generator.weight": self.generator.weight,
+            "generator.bias": self.generator.bias,
+            "keys": self.keys.rows,
+            "scaler": self.scaler.rows,
+            "shifter": self.shifter.rows,
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.generator = Generator(tensors["generator.weight"], tensors["generator.bias"])
+        for name, table in (("keys", self.keys), ("scaler", self.scaler), ("shifter", self.shifter)):
+            table.replace(tensors[name])
+
+
+def _uniform(shape: tuple[int, ...], bound: float, random: torch.Generator) -> Tensor:
+    return torch.empty(shape).uniform_(-bound, bound, generator=random)

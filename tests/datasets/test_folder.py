@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from prol.datasets.folder import _cut, folder
+from prol.datasets.image_files import FileSplit
+
+
+def fill(root: Path, counts: dict[str, int], ending: str = "png") -> Path:
+    for name, count in counts.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for i in range(count):
+            Image.new("RGB", (6, 4), (i, 0, 0)).save(root / name / f"{i:03}.{ending}")
+    return root
+
+
+def paths(split: object) -> list[str]:
+    assert isinstance(split, FileSplit)
+    return [f"{path.parent.name}/{path.name}" for path in split.paths]
+
+
+def test_train_and_test_folders_are_taken_as_they_are(tmp_path: Path) -> None:
+    fill(tmp_path / "train", {"dog": 3, "cat": 2})
+    fill(tmp_path / "test", {"dog": 1, "cat": 2})
+    data = folder(tmp_path)
+    assert data.class_names == ("cat", "dog")
+    assert data.train.labels.tolist() == [0, 0, 1, 1, 1]
+    assert data.test.labels.tolist() == [0, 0, 1]
+    assert paths(data.test) == ["cat/000.png", "cat/001.png", "dog/000.png"]
+    assert data.train.load([1]).images[0].shape == (4, 6, 3)
+
+
+def test_a_class_may_lack_test_images(tmp_path: Path) -> None:
+    fill(tmp_path / "train", {"ant": 1, "bee": 1, "cow": 1})
+    fill(tmp_path / "test", {"cow": 2})
+    data = folder(tmp_path)
+    assert data.class_names == ("ant", "bee", "cow")
+    assert data.test.labels.tolist() == [2, 2]
+
+
+def test_a_class_with_test_images_only_is_an_error_that_names_it(tmp_path: Path) -> None:
+    fill(tmp_path / "train", {"cat": 1})
+    fill(tmp_path / "test", {"cat": 1, "yak": 1, "emu": 1})
+    with pytest.raises(ValueError, match=r"no train images in .*: emu, yak; .*train has: cat"):
+        folder(tmp_path)
+
+
+@pytest.mark.parametrize(("here", "missing"), [("train", "test"), ("test", "train")])
+def test_one_half_without_the_other_is_an_error(tmp_path: Path, here: str, missing: str) -> None:
+    fill(tmp_path / here, {"cat": 2})
+    fill(tmp_path / "val", {"cat": 2})
+    with pytest.raises(ValueError, match=f"has {here}/CLASS folders but no {missing}/CLASS"):
+        folder(tmp_path)
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    data = folder(fill(tmp_path, {"train": 4, "boat": 4}))
+    assert data.class_names == ("boat", "train")
+
+
+def test_one_folder_is_cut_by_the_seed(tmp_path: Path) -> None:
+    fill(tmp_path, {"cat": 10, "dog": 20})
+    first, again, other = folder(tmp_path, seed=3), folder(tmp_path, seed=3), folder(tmp_path, seed=4)
+    assert Counter(first.test.labels.tolist()) == {0: 2, 1: 4}
+    assert paths(first.test) == paths(again.test)
+    assert paths(first.test) != paths(other.test)
+    assert sorted(paths(first.train) + paths(first.test)) == sorted(paths(other.train) + paths(other.test))
+
+
+@given(
+    counts=st.lists(st.integers(1, 40), min_size=1, max_size=6).filter(lambda counts: max(counts) > 1),
+    share=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**32),
+)
+def test_every_class_is_cut_near_its_share_and_never_emptied(counts: list[int], share: float, seed: int) -> None:
+    classes = {f"c{i}": [Path(f"c{i}", f"{j}.png") for j in range(count)] for i, count in enumerate(counts)}
+    train, test = _cut(classes, seed, share)
+    assert list(train) == list(classes)
+    for name, whole in classes.items():
+        assert sorted(train[name] + test[name]) == sorted(whole)
+        assert train[name]
+        assert bool(test[name]) == (len(whole) > 1)
+        assert len(whole) < 2 or abs(len(test[name]) - share * len(whole)) <= 1
+
+
+def test_a_share_of_zero_keeps_everything_for_training(tmp_path: Path) -> None:
+    data = folder(fill(tmp_path, {"cat": 3, "dog": 1}), test_share=0)
+    assert data.train.labels.tolist() == [0, 0, 0, 1]
+    assert len(data.test.labels) == 0
+
+
+def test_classes_of_one_image_each_leave_nothing_to_test_on(tmp_path: Path) -> None:
+    fill(tmp_path, {"cat": 1, "dog": 1})
+    with pytest.raises(ValueError, match=r"every class has a single image.*test_share=0"):
+        folder(tmp_path)
+
+
+def test_images_are_found_at_any_depth_in_sorted_order_and_by_any_common_ending(tmp_path: Path) -> None:
+    fill(tmp_path, {"cat/b": 1, "cat/a/deep": 1})
+    for name in ("z.JPG", "y.jpeg", "x.BMP", "w.gif", "v.tif", "u.TIFF", "t.webp"):
+        Image.new("RGB", (3, 3), "red").save(tmp_path / "cat" / name)
+    data = folder(tmp_path, test_share=0)
+    assert len(data.train.labels) == 9
+    assert paths(data.train)[:3] == ["deep/000.png", "b/000.png", "cat/t.webp"]
+    assert all(image.shape[-1] == 3 for image in data.train.load(range(9)).images)
+
+
+def test_hidden_files_other_files_and_folders_without_images_are_passed_over(tmp_path: Path) -> None:
+    fill(tmp_path, {"cat": 2, ".cache": 2, "cat/.thumbs": 2})
+    (tmp_path / "cat" / "._000.png").write_bytes(b"junk")
+    (tmp_path / "cat" / "notes.txt").write_text("miaow")
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "labels.csv").write_text("a,b")
+    data = folder(tmp_path, test_share=0)
+    assert data.class_names == ("cat",)
+    assert paths(data.train) == ["cat/000.png", "cat/001.png"]
+
+
+@pytest.mark.parametrize(("classes", "tasks"), [(1, 1), (2, 1), (3, 1), (6, 3), (30, 10)])
+def test_the_usual_number_of_tasks_grows_with_the_classes_up_to_ten(tmp_path: Path, classes: int, tasks: int) -> None:
+    assert folder(fill(tmp_path, {f"c{i:02}": 2 for i in range(classes)})).tasks == tasks
+
+
+def test_no_path_a_missing_path_and_a_file_are_errors_that_show_the_layout(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needs data=FOLDER: expected FOLDER/train/CLASS"):
+        folder()
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*gone': expected FOLDER/train/CLASS"):
+        folder(tmp_path / "gone")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file, not a folder: expected"):
+        folder(str(tmp_path / "file"))
+
+
+def test_a_folder_without_classes_or_images_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no classes in .* \(no folders\): expected FOLDER"):
+        folder(tmp_path)
+    (tmp_path / "cat").mkdir()
+    with pytest.raises(ValueError, match=r"folders without images: cat\).* endings: \.jpg") as caught:
+        folder(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 2.0, float("nan")])
+def test_a_share_out_of_range_is_refused(tmp_path: Path, share: float) -> None:
+    with pytest.raises(ValueError, match="test_share must be at least 0 and below 1, got"):
+        folder(fill(tmp_path, {"cat": 2}), test_share=share)
+
+
+def test_a_negative_seed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
+        folder(fill(tmp_path, {"cat": 2}), seed=-1)
+
+
+def test_a_limited_folder_names_a_broken_image_by_its_new_number(tmp_path: Path) -> None:
+    fill(tmp_path / "train", {"cat": 3, "dog": 3})
+    fill(tmp_path / "test", {"cat": 1, "dog": 1})
+    broken = tmp_path / "train" / "dog" / "001.png"
+    broken.write_bytes(b"")
+    loaded = folder(tmp_path).limited(2).train.load(np.arange(4))
+    assert loaded.indices.tolist() == [0, 1, 2]
+    assert [(bad.index, bad.path) for bad in loaded.unreadable] == [(3, str(broken))]
