@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from golden_files import tiny_vit
 
+from golden_files import tiny_vit
 from prol.backbones import ViT
 
 

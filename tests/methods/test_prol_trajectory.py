@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from golden_files import GOLDEN, golden, tiny_vit
 from torch import Tensor
 
+from golden_files import GOLDEN, golden, tiny_vit
 from prol.backbones import evaluation_input
 from prol.methods.prol import PROL
 from prol.parts.adam import part_gradients

@@ -32,25 +32,19 @@ class Checkpoints:
             publish(unfinished, self.folder / f"{number:09d}-{file_sha256(unfinished)}.safetensors")
         finally:
             unfinished.unlink(missing_ok=True)
-        for path in self._newest_first()[self.keep :]:
+        for _, _, path in self._newest_first()[self.keep :]:
             path.unlink()
 
     def read_newest(self, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is as it was written; damaged ones are reported and removed."""
-        for path in self._newest_first():
-            _, checksum = self._parse(path)
+        for _, checksum, path in self._newest_first():
             if file_sha256(path) == checksum:
                 return read_tensors(path), json.loads(read_note(path))
             warn(f"checkpoint {path} is damaged: going back to the one before it")
             path.unlink()
         return None
 
-    def _newest_first(self) -> list[Path]:
-        files = [path for path in self.folder.glob("*.safetensors") if _NAME.fullmatch(path.name)]
-        return sorted(files, key=lambda path: self._parse(path)[0], reverse=True)
-
-    @staticmethod
-    def _parse(path: Path) -> tuple[int, str]:
-        match = _NAME.fullmatch(path.name)
-        assert match is not None
-        return int(match[1]), match[2]
+    def _newest_first(self) -> list[tuple[int, str, Path]]:
+        """Number, checksum and path of each checkpoint."""
+        named = [(path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*.safetensors")]
+        return sorted(((int(match[1]), match[2], path) for path, match in named if match), reverse=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 
@@ -15,7 +15,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> 
     """Writes tensors, and a text to go with them."""
     # One entry at most: the order of several would differ from write to write, and the file's hash with it.
     metadata = {"note": note} if note else None
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+    path.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

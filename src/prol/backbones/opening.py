@@ -119,12 +119,11 @@ def _preprocessing_of(model: nn.Module) -> Preprocessing:
     import timm.data
 
     known = timm.data.resolve_model_data_config(model)
-    interpolation = known["interpolation"] if known["interpolation"] in ("bilinear", "bicubic") else "bicubic"
     size: Any = model.patch_embed.img_size[0]  # type: ignore[union-attr,index]
     return Preprocessing(
         size=int(size),
         crop_pct=float(known["crop_pct"]),
-        interpolation=interpolation,
+        interpolation="bilinear" if known["interpolation"] == "bilinear" else "bicubic",
         mean=tuple(known["mean"]),
         std=tuple(known["std"]),
     )

@@ -35,12 +35,14 @@ class Encoded:
 class ViT(nn.Module):
     """A plain ViT (class token, learned positions) as a backbone."""
 
+    model: Any  # timm's VisionTransformer, whose attributes carry no types
+
     def __init__(
         self, model: nn.Module, *, name: str, sha256: str, preprocessing: Preprocessing, precision: str = "float32"
     ) -> None:
         super().__init__()
         require_plain(model, name)
-        self.model: Any = model.requires_grad_(False).eval()
+        self.model = model.requires_grad_(False).eval()
         self.name, self.sha256 = name, sha256
         self.preprocessing, self.precision = preprocessing, precision
         self.trainable = "none"
@@ -126,7 +128,8 @@ def _block(block: Any, tokens: Tensor, prefix: Prefix | None, class_row_only: bo
     attended = prefix_attention(block.attn, block.norm1(tokens), prefix, queries=rows.shape[1])
     rows = rows + block.ls1(attended).to(rows.dtype)
     hidden = block.norm2(rows).to(block.mlp.fc1.weight.dtype)
-    return rows + block.ls2(block.mlp(hidden)).to(rows.dtype)
+    out: Tensor = rows + block.ls2(block.mlp(hidden)).to(rows.dtype)
+    return out
 
 
 def prefix_attention(attention: Any, x: Tensor, prefix: Prefix | None = None, queries: int | None = None) -> Tensor:

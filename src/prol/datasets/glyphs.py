@@ -23,6 +23,7 @@ _TURN_DEGREES = 15
 _SCALE_PERCENT = (75, 115)
 _SHIFT_PIXELS = 3
 _CONTRAST = 90
+_PAPER, _INK = (150, 256), (0, 120)  # dark on light: a small backbone should see shapes before colours
 _TEXTURE_CELL = 8
 
 Ints = NDArray[np.int32]
@@ -118,7 +119,7 @@ def _bilinear(masks: Ints, row: Ints, column: Ints) -> Ints:
 
 def _background(count: int, random: np.random.Generator) -> Ints:
     """Plain, graded or clouded grounds `[N, SIDE, SIDE, 3]`."""
-    base = random.integers(0, 256, size=(count, 1, 1, 3), dtype=np.int32)
+    base = random.integers(*_PAPER, size=(count, 1, 1, 3), dtype=np.int32)
     kind = random.integers(3, size=(count, 1, 1, 1))
 
     rise = random.integers(-80, 81, size=(count, 1, 1, 3), dtype=np.int32)
@@ -147,7 +148,7 @@ def _contrasting(ground: Ints, random: np.random.Generator) -> Ints:
     """A colour `[N, 3]` for each ground: the first of sixteen that stands out in brightness, else the best of them."""
     weights = np.array([299, 587, 114], dtype=np.int32)
     brightness = (ground @ weights // 1000).reshape(len(ground), -1)
-    colours = random.integers(0, 256, size=(len(ground), 16, 3), dtype=np.int32)
+    colours = random.integers(*_INK, size=(len(ground), 16, 3), dtype=np.int32)
     own = colours @ weights // 1000
     darkest, lightest = brightness.min(axis=1)[:, None], brightness.max(axis=1)[:, None]
     contrast = np.maximum(np.maximum(darkest - own, own - lightest), 0)

@@ -1,16 +1,27 @@
-"""Which tensors are alive in this process, seen through the garbage collector and the gradient graphs."""
+"""Which tensors stay alive, seen through the garbage collector and the gradient graphs."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
 
-def live_tensors() -> list[Tensor]:
-    """Every tensor that Python still holds."""
+@contextmanager
+def watching_tensors() -> Iterator[Callable[[], list[Tensor]]]:
+    """Gives a function that lists the tensors made since, and still held by Python."""
+    gc.collect()
+    gc.freeze()  # what is there already is set aside, which also makes every later look quick
+    try:
+        yield _tensors_alive
+    finally:
+        gc.unfreeze()
+
+
+def _tensors_alive() -> list[Tensor]:
     gc.collect()
     # type() and not isinstance(): some objects answer for another class, or act, when asked for theirs.
     return [thing for thing in gc.get_objects() if issubclass(type(thing), Tensor)]

@@ -177,7 +177,7 @@ class PROL(Learner):
         old = source.nearest(query, (every < first).expand(len(rows), -1)) if first and o.ort else rows[:0]
         touched, place = torch.unique(torch.cat([taken, rows, old]), return_inverse=True)
         parts["keys"] = Part.of_rows(source.keys.rows, touched)
-        taken_keys, label_keys, old_keys = parts["keys"].leaf[place].split([len(rows), len(rows), len(old)])
+        taken_keys, label_keys, old_keys = torch.split(parts["keys"].leaf[place], [len(rows), len(rows), len(old)])
         chosen = Chosen(taken, taken_keys)
         if o.scalers:
             touched, place = torch.unique(taken - first if o.train_rows == "local" else taken, return_inverse=True)

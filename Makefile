@@ -1,0 +1,35 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both create .venv and install what is missing, once.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-slow clean
+
+demo: .venv/installed
+	rm -rf runs/demo
+	$(BIN)/prol run prol glyphs --out runs/demo
+
+test: .venv/installed-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: .venv/installed-test
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e .
+	touch $@
+
+.venv/installed-test: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test]"
+	touch $@ .venv/installed
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The command line: parsing only, one file a family of verbs."""

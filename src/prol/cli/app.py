@@ -1,0 +1,69 @@
+"""The command `prol`: its verbs, and how its mistakes are told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from prol import __version__
+from prol.cli.inspect import params, show
+from prol.cli.listing import datasets, methods
+from prol.cli.run import resume, run
+
+# Typer carries its own copy of click or uses the installed one, depending on its version.
+ParsingError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="prol",
+    help="Learn an image classifier from a stream in one pass, keep no sample, ask at any moment.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for verb in (run, resume, show, params, methods, datasets):
+    app.command()(verb)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"prol {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: bad input ends with one line and exit code 2; PROL_DEBUG=1 shows where it was found."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(args=given or ["--help"], prog_name="prol", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _complain("interrupted; an unfinished run goes on with `prol resume RUN`", INTERRUPTED)
+    except ParsingError as error:
+        code = _complain(f"{error.format_message()} (see prol --help)", BAD_INPUT)
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing may be written to it any more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except (ValueError, OSError) as error:
+        if os.environ.get("PROL_DEBUG") == "1":
+            raise
+        code = _complain(str(error), BAD_INPUT)
+    sys.exit(code)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"prol: {' '.join(message.split())}", file=sys.stderr)
+    return code

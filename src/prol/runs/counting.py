@@ -1,0 +1,37 @@
+"""What a method would train and keep, from shapes alone: no weights, no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from prol import registry
+from prol.backbones import open_backbone
+
+
+def count_parameters(
+    method: str, options: Mapping[str, Any], backbone: str, classes: int, tasks: int
+) -> dict[str, Any]:
+    """Footprints after the classes of the first and of the last task are announced, and the paper's own counts."""
+    if not 1 <= tasks <= classes:
+        raise ValueError(f"tasks must be from 1 to the number of classes, {classes}, got {tasks}")
+    kind = registry.method(method)
+    learner = kind(open_backbone(backbone, shapes_only=True), kind.read_options(options))
+    footprints = []
+    for announced in np.array_split(np.arange(classes), tasks):
+        learner.boundary(announced)
+        footprints.append(asdict(learner.footprint()))
+    paper_counts = getattr(learner, "paper_counts", None)
+    return {
+        "method": method,
+        "options": asdict(learner.options),
+        "backbone": backbone,
+        "classes": classes,
+        "tasks": tasks,
+        "during_first_task": footprints[0],
+        "during_last_task": footprints[-1],
+        "paper_convention": {} if paper_counts is None else paper_counts(classes, tasks),
+    }

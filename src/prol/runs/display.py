@@ -1,0 +1,156 @@
+"""What a person sees of a run: a live bar on a terminal, plain lines elsewhere, nothing from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from prol.evaluation import ChunkLearnt, Cursor, Evaluated, Event, ImagesSkipped, TaskEnded, TaskStarted
+from prol.runs.setup import Setup
+
+
+class Display(Protocol):
+    """Listens to a run while it is being shown."""
+
+    def showing(self, setup: Setup, folder: Path, cursor: Cursor) -> AbstractContextManager[None]: ...
+
+    def __call__(self, event: Event, seconds: float) -> None: ...
+
+    def warn(self, line: str) -> None: ...
+
+
+def display_for(console: Console) -> Display:
+    """The display that suits where the output goes."""
+    return LiveBar(console) if console.is_terminal else Lines(console)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def showing(self, setup: Setup, folder: Path, cursor: Cursor) -> AbstractContextManager[None]:
+        del setup, folder, cursor
+        return nullcontext()
+
+    def __call__(self, event: Event, seconds: float) -> None: ...
+
+    def warn(self, line: str) -> None: ...
+
+
+class Lines:
+    """One line a task, and one every half minute in between."""
+
+    def __init__(self, console: Console, seconds_between: float = 30.0) -> None:
+        self.console, self.seconds_between = console, seconds_between
+        self.tasks = self.chunks = 0
+        self.speed, self.silent_for = Speed(), 0.0
+
+    @contextmanager
+    def showing(self, setup: Setup, folder: Path, cursor: Cursor) -> Iterator[None]:
+        self.tasks, self.chunks = len(setup.stream.task_classes), len(setup.stream.chunks)
+        self._print(headline(setup, folder, cursor))
+        yield
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        self.speed(event, seconds)
+        self.silent_for += seconds
+        match event:
+            case TaskEnded():
+                self._print(f"task {event.task + 1}/{self.tasks}: {self.speed}; {accuracy_now(event)}")
+            case ImagesSkipped():
+                self.warn(skipped_line(event))
+            case ChunkLearnt() if self.silent_for >= self.seconds_between:
+                self._print(f"task {event.task + 1}/{self.tasks}: chunk {event.chunk} of {self.chunks}; {self.speed}")
+
+    def warn(self, line: str) -> None:
+        self._print(f"warning: {line}")
+
+    def _print(self, line: str) -> None:
+        self.silent_for = 0.0
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveBar:
+    """A bar over all chunks, with the speed and the accuracy so far."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.speed = console, Speed()
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[accuracy]}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self.row = self.bar.add_task("", total=None, speed="", accuracy="", start=False)
+        self.tasks = 0
+
+    @contextmanager
+    def showing(self, setup: Setup, folder: Path, cursor: Cursor) -> Iterator[None]:
+        self.tasks = len(setup.stream.task_classes)
+        self.console.print(headline(setup, folder, cursor), markup=False, highlight=False, soft_wrap=True)
+        self.bar.update(self.row, total=len(setup.stream.chunks), completed=cursor.chunks)
+        self.bar.start_task(self.row)
+        with self.bar:
+            yield
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        self.speed(event, seconds)
+        match event:
+            case TaskStarted():
+                self._update(description=f"learning task {event.task + 1}/{self.tasks}")
+            case ChunkLearnt():
+                self._update(completed=event.chunk, speed=str(self.speed))
+            case Evaluated():
+                self._update(description=f"testing task {event.tested + 1}/{self.tasks}")
+            case TaskEnded():
+                self._update(accuracy=accuracy_now(event))
+            case ImagesSkipped():
+                self.warn(skipped_line(event))
+
+    def warn(self, line: str) -> None:
+        self.console.print(f"warning: {line}", markup=False, highlight=False, soft_wrap=True)
+
+    def _update(self, **fields: object) -> None:
+        self.bar.update(self.row, **fields)  # type: ignore[arg-type]
+
+
+class Speed:
+    """Training images a second in the current task."""
+
+    def __init__(self) -> None:
+        self.images, self.seconds = 0, 0.0
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        if isinstance(event, TaskStarted):
+            self.images, self.seconds = 0, 0.0
+        if isinstance(event, ChunkLearnt):
+            self.images, self.seconds = self.images + event.images, self.seconds + seconds
+
+    def __str__(self) -> str:
+        return f"{self.images / self.seconds:.0f} images/s" if self.seconds > 0 else ""
+
+
+def headline(setup: Setup, folder: Path, cursor: Cursor) -> str:
+    config = setup.config
+    begin = f"going on after chunk {cursor.chunks}" if cursor.chunks else "from the start"
+    return (
+        f"{config['method']} on {config['dataset']['name']}: {len(setup.stream.task_classes)} tasks, "
+        f"{len(setup.stream.chunks)} chunks of {config['protocol']['chunk']}, seed {config['seed']}, "
+        f"{config['device']} {config['precision']}, backbone {config['backbone']['name']}, {begin}; writing to {folder}"
+    )
+
+
+def accuracy_now(event: TaskEnded) -> str:
+    return f"{event.average_accuracy:.2f} % on the {event.classes_seen} classes so far"
+
+
+def skipped_line(event: ImagesSkipped) -> str:
+    more = f" and {len(event.paths) - 1} more" if len(event.paths) > 1 else ""
+    return f"skipped unreadable {event.half} image {event.paths[0]} ({event.reasons[0]}){more}"

@@ -1,0 +1,97 @@
+"""A run's folder: what its files are called, what state it is in, and that only one process works in it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+Status = Literal["empty", "unfinished", "finished", "something else"]
+
+_LOCK = ".lock"
+
+
+class RunFolder:
+    """Names and status of the files of one run.
+
+    `config.json` is written first and `result.json` last, each in one step: a run with the one and without the other
+    is unfinished.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.events = self.path / "events.jsonl"
+        self.result = self.path / "result.json"
+        self.timing = self.path / "timing.json"
+        self.checkpoints = self.path / "checkpoint"
+        self.model = self.path / "model"
+
+    def status(self) -> Status:
+        if self.result.is_file() and self.config.is_file():
+            return "finished"
+        if self.config.is_file():
+            return "unfinished"
+        if not self.path.exists():
+            return "empty"
+        leftovers = {_LOCK, ".config.json.new"}
+        only_leftovers = self.path.is_dir() and all(part.name in leftovers for part in self.path.iterdir())
+        return "empty" if only_leftovers else "something else"
+
+    def require_run(self) -> None:
+        """Says what is wrong with a folder that holds no run."""
+        if not self.path.exists():
+            raise FileNotFoundError(f"{self.path} does not exist: give the folder of a run")
+        if not self.config.is_file():
+            raise ValueError(f"{self.path} is not the folder of a run: it has no config.json")
+
+    def require_free(self) -> None:
+        """Says why a new run cannot start here."""
+        status = self.status()
+        if status == "unfinished":
+            raise ValueError(
+                f"{self.path} holds an unfinished run: go on with `prol resume {self.path}`, or choose another --out"
+            )
+        if status != "empty":
+            what = "a finished run" if status == "finished" else "something else"
+            raise ValueError(f"{self.path} already holds {what}: choose another --out")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes out; the lock goes with the process, however it ends."""
+        with (self.path / _LOCK).open("w") as file:
+            if sys.platform != "win32":
+                import fcntl
+
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise ValueError(f"another process is at work in {self.path}: wait until it ends") from None
+            yield
+
+    def read(self, file: Path) -> dict[str, Any]:
+        """One of the run's JSON files."""
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} does not exist yet: the run in {self.path} is not finished")
+        try:
+            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is damaged: {error}") from error
+        return content
+
+
+def make_default_folder(method: str, dataset: str, seed: int) -> RunFolder:
+    """A new folder `runs/METHOD-DATASET-seedN`, with a number behind it when that is taken."""
+    name, number = f"{method}-{dataset}-seed{seed}", 1
+    Path("runs").mkdir(exist_ok=True)
+    while True:
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return RunFolder(path)

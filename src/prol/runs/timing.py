@@ -1,0 +1,68 @@
+"""How long things took: kept apart from results, which are compared bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from prol.evaluation import ChunkLearnt, Evaluated, Event, Finished, ImagesSkipped, RunStarted, TaskEnded, TaskStarted
+
+
+@dataclass
+class TaskTime:
+    """Images and seconds of one task; loading of images counts, checkpoints and display do not."""
+
+    train_images: int = 0
+    train_seconds: float = 0.0
+    test_images: int = 0
+    test_seconds: float = 0.0
+
+
+class Timing:
+    """Listens to a run and adds up its time by task, learning and testing apart."""
+
+    def __init__(self, tasks: list[dict[str, Any]] | None = None) -> None:
+        self.tasks = [TaskTime(**task) for task in tasks or []]
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        match event:
+            case TaskStarted():
+                self.tasks.append(TaskTime(train_seconds=seconds))
+            case ChunkLearnt(images=images):
+                self.tasks[-1].train_images += images
+                self.tasks[-1].train_seconds += seconds
+            case Evaluated(total=total):
+                self.tasks[-1].test_images += total
+                self.tasks[-1].test_seconds += seconds
+            case ImagesSkipped(half="train"):
+                self.tasks[-1].train_seconds += seconds
+            case ImagesSkipped() | TaskEnded():
+                self.tasks[-1].test_seconds += seconds
+            case RunStarted() | Finished():
+                pass
+
+    def state(self) -> list[dict[str, Any]]:
+        return [asdict(task) for task in self.tasks]
+
+    def summary(self) -> dict[str, Any]:
+        """The content of `timing.json`. The mean over tasks is the paper's throughput; pooled is images by seconds."""
+        speeds = [_per_second(task.train_images, task.train_seconds) for task in self.tasks]
+        test_speeds = [_per_second(task.test_images, task.test_seconds) for task in self.tasks]
+        train_seconds = sum(task.train_seconds for task in self.tasks)
+        train_images = sum(task.train_images for task in self.tasks)
+        return {
+            "train_images_per_second": fmean(speeds) if speeds else 0.0,
+            "train_images_per_second_pooled": _per_second(train_images, train_seconds),
+            "test_images_per_second": fmean(test_speeds) if test_speeds else 0.0,
+            "train_seconds": train_seconds,
+            "test_seconds": sum(task.test_seconds for task in self.tasks),
+            "tasks": [
+                asdict(task) | {"train_images_per_second": speed, "test_images_per_second": test_speed}
+                for task, speed, test_speed in zip(self.tasks, speeds, test_speeds, strict=True)
+            ],
+        }
+
+
+def _per_second(images: int, seconds: float) -> float:
+    return images / seconds if seconds > 0 else 0.0

@@ -1,0 +1,244 @@
+"""From pixels to the network's input: the values, the augmentation and its randomness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import torchvision.transforms.v2.functional as TV
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from prol.backbones import Preprocessing, augmented_input, evaluation_input
+from prol.backbones.images import read_images
+
+CPU = torch.device("cpu")
+PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+
+
+def pixels(height: int, width: int, seed: int = 0) -> Tensor:
+    drawn = np.random.default_rng(seed).integers(0, 256, (3, height, width), dtype=np.uint8)
+    return torch.from_numpy(drawn)
+
+
+def gradients(height: int, width: int) -> Tensor:
+    """Red holds the row of each pixel, green its column, blue is white."""
+    rows = torch.arange(height).view(-1, 1).expand(height, width)
+    columns = torch.arange(width).view(1, -1).expand(height, width)
+    return torch.stack([rows, columns, torch.full_like(rows, 255)]).to(torch.uint8)
+
+
+def evaluate(images: list[Tensor], how: Preprocessing, dtype: torch.dtype = torch.float64) -> Tensor:
+    return evaluation_input(images, how, CPU, dtype)
+
+
+def augment(images: list[Tensor], how: Preprocessing = PLAIN, seed: int = 0) -> Tensor:
+    return augmented_input(images, how, CPU, torch.float64, torch.Generator().manual_seed(seed))
+
+
+def interpolated(image: Tensor, height: int, width: int, mode: str) -> Tensor:
+    whole = image.unsqueeze(0).double() / 255
+    return F.interpolate(whole, (height, width), mode=mode, antialias=True, align_corners=False).clamp(0, 1)
+
+
+# The evaluation transform
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("side", [4, 13, 16, 40, 97], ids=lambda side: f"{side} pixels")
+def test_a_square_image_is_resized_as_torch_interpolates_with_antialiasing(side: int, mode: Any) -> None:
+    image = pixels(side, side)
+    expected = interpolated(image, 16, 16, mode)
+    torch.testing.assert_close(evaluate([image], replace(PLAIN, interpolation=mode)), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("height", "width"), [(40, 80), (96, 32), (16, 24), (10, 30)])
+def test_the_shorter_side_is_resized_and_the_centre_cut_out(height: int, width: int, mode: Any) -> None:
+    image = pixels(height, width)
+    short = min(height, width)
+    resized = interpolated(image, 16 * height // short, 16 * width // short, mode)
+    expected = TV.center_crop(resized, [16, 16])
+    torch.testing.assert_close(evaluate([image], replace(PLAIN, interpolation=mode)), expected, rtol=0, atol=1e-9)
+
+
+def test_a_crop_share_of_seven_eighths_is_resize_256_and_centre_crop_224() -> None:
+    image = pixels(100, 100)
+    expected = TV.center_crop(interpolated(image, 256, 256, "bicubic"), [224, 224])
+    how = replace(PLAIN, size=224, crop_pct=0.875)
+    torch.testing.assert_close(evaluate([image], how), expected, rtol=0, atol=1e-9)
+
+
+def test_the_result_is_close_to_what_torchvision_makes_of_a_pil_image() -> None:
+    from PIL import Image
+
+    image = pixels(90, 90)
+    picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+    resized = TV.resize(picture, [16, 16], interpolation=TV.InterpolationMode.BICUBIC)
+    expected = torch.from_numpy(np.array(resized)).permute(2, 0, 1).double() / 255
+    assert (evaluate([image], PLAIN)[0] - expected).abs().max() < 1.01 / 255
+
+
+def test_an_image_of_the_right_size_passes_unchanged() -> None:
+    image = pixels(16, 16)
+    torch.testing.assert_close(evaluate([image], PLAIN)[0], image.double() / 255, rtol=0, atol=1e-12)
+
+
+def test_values_are_scaled_by_mean_and_deviation_of_each_channel() -> None:
+    how = replace(PLAIN, mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 2.0))
+    image = torch.tensor([255, 0, 51], dtype=torch.uint8).view(3, 1, 1).expand(3, 16, 16)
+    expected = [(1 - 0.1) / 0.5, (0 - 0.2) / 0.25, (0.2 - 0.3) / 2.0]
+    for channel, value in enumerate(expected):
+        plane = evaluate([image], how)[0, channel]
+        torch.testing.assert_close(plane, torch.full_like(plane, value), rtol=0, atol=1e-12)
+
+
+def test_a_cubic_filter_does_not_leave_the_range_of_values() -> None:
+    edge = (torch.arange(8) < 4).to(torch.uint8).mul(255).expand(3, 8, 8)
+    free = F.interpolate(edge.unsqueeze(0).double() / 255, (16, 16), mode="bicubic", antialias=True)
+    assert free.min() < 0
+    assert free.max() > 1
+    values = evaluate([edge], PLAIN)
+    assert values.min() == 0
+    assert values.max() == 1
+
+
+def test_float32_input_is_the_float64_input_rounded() -> None:
+    image = pixels(50, 33)
+    in_float32 = evaluate([image], PLAIN, torch.float32)
+    assert in_float32.dtype == torch.float32
+    torch.testing.assert_close(in_float32.double(), evaluate([image], PLAIN), rtol=0, atol=1e-6)
+
+
+def test_images_of_mixed_sizes_give_what_each_gives_alone() -> None:
+    images = [pixels(20, 30), pixels(16, 16), pixels(20, 30, seed=1), pixels(7, 70), pixels(16, 16, seed=1)]
+    together = evaluate(images, PLAIN)
+    assert together.shape == (5, 3, 16, 16)
+    for image, row in zip(images, together, strict=True):
+        torch.testing.assert_close(evaluate([image], PLAIN)[0], row, rtol=0, atol=1e-12)
+
+
+# A method's own choice
+
+
+@pytest.mark.parametrize(
+    ("input_range", "low", "high"),
+    [("backbone", -1.0, 3.0), ("unit", 0.0, 1.0), ("symmetric", -1.0, 1.0)],
+)
+def test_an_input_range_maps_black_and_white(input_range: Any, low: float, high: float) -> None:
+    how = replace(PLAIN, mean=(0.25,) * 3, std=(0.25,) * 3).overridden(input_range)
+    black, white = torch.zeros(3, 16, 16, dtype=torch.uint8), torch.full((3, 16, 16), 255, dtype=torch.uint8)
+    values = evaluate([black, white], how)
+    torch.testing.assert_close(values[0], torch.full_like(values[0], low), rtol=0, atol=1e-12)
+    torch.testing.assert_close(values[1], torch.full_like(values[1], high), rtol=0, atol=1e-12)
+
+
+def test_an_override_changes_only_what_it_names() -> None:
+    how = Preprocessing(size=32, crop_pct=0.9, interpolation="bilinear", mean=(0.1,) * 3, std=(0.2,) * 3)
+    assert how.overridden() == how
+    assert how.overridden(crop_pct=0.5) == replace(how, crop_pct=0.5)
+    assert how.overridden("unit") == replace(how, mean=(0.0,) * 3, std=(1.0,) * 3)
+
+
+# The augmentation: random resized crop (5 to 100 % of the area, ratio 3/4 to 4/3), bilinear, and a flip
+
+
+def seen_box(height: int, width: int, seed: int) -> tuple[float, float, float, float]:
+    """First and last row and column that an augmented gradient image shows at its outermost pixels."""
+    shown = augment([gradients(height, width)], seed=seed)[0] * 255
+    return shown[0].min().item(), shown[0].max().item(), shown[1].min().item(), shown[1].max().item()
+
+
+@given(height=st.integers(1, 120), width=st.integers(1, 120), seed=st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_crops_lie_inside_the_image(height: int, width: int, seed: int) -> None:
+    shown = augment([gradients(height, width)], seed=seed)[0]
+    assert shown.isfinite().all()
+    torch.testing.assert_close(shown[2], torch.ones_like(shown[2]), rtol=0, atol=1e-9)
+    top, bottom, left, right = seen_box(height, width, seed)
+    assert top >= -1e-9
+    assert bottom <= height - 1 + 1e-9
+    assert left >= -1e-9
+    assert right <= width - 1 + 1e-9
+
+
+def test_an_augmented_image_is_some_crop_of_whole_pixels_resized_as_torchvision_does() -> None:
+    image = pixels(12, 10)
+    shown = augment([image], seed=3)[0]
+    candidates = [
+        (top, left, height, width)
+        for height in range(1, 13)
+        for width in range(1, 11)
+        for top in range(13 - height)
+        for left in range(11 - width)
+        if 0.5 < width / height < 2
+    ]
+    errors = []
+    for box in candidates:
+        cut = TV.resized_crop(
+            image.double() / 255, *box, size=[16, 16], interpolation=TV.InterpolationMode.BILINEAR, antialias=True
+        )
+        errors.append(min((cut - shown).abs().max().item(), (cut.flip(2) - shown).abs().max().item()))
+    assert min(errors) < 1e-9
+
+
+def test_crops_cover_5_to_100_percent_with_ratios_from_three_quarters_to_four_thirds() -> None:
+    side, count = 100, 500
+    shown = augment([gradients(side, side)] * count, replace(PLAIN, size=40)) * 255
+    # Away from the edges the resize is exactly linear, so two pixels, a fifth apart, tell the length of the crop.
+    heights = (shown[:, 0, 24, 0] - shown[:, 0, 16, 0]) * 5
+    widths = (shown[:, 1, 0, 24] - shown[:, 1, 0, 16]).abs() * 5
+    share, ratio = heights * widths / side**2, widths / heights
+    assert 0.045 < share.min() < 0.10
+    assert 0.93 < share.max() <= 1.01
+    assert abs(share.mean() - 0.5) < 0.06
+    assert 0.72 < ratio.min() < 0.80
+    assert 1.26 < ratio.max() < 1.38
+
+
+def test_about_half_of_the_images_are_flipped() -> None:
+    shown = augment([gradients(32, 32)] * 1000)
+    assert not (shown[:, 0, -1] < shown[:, 0, 0]).any(), "images are never turned upside down"
+    flipped = (shown[:, 1, 0, 0] > shown[:, 1, 0, -1]).double().mean()
+    assert 0.45 < flipped < 0.55
+
+
+def test_the_same_seed_gives_the_same_augmentation_and_another_seed_another() -> None:
+    images = [pixels(40, 40), pixels(20, 50)]
+    assert torch.equal(augment(images, seed=1), augment(images, seed=1))
+    assert not torch.equal(augment(images, seed=1), augment(images, seed=2))
+
+
+def test_two_draws_in_a_row_differ() -> None:
+    random = torch.Generator().manual_seed(0)
+    first = augmented_input([pixels(40, 40)], PLAIN, CPU, torch.float64, random)
+    assert not torch.equal(first, augmented_input([pixels(40, 40)], PLAIN, CPU, torch.float64, random))
+
+
+def test_augmentation_leaves_the_global_random_numbers_alone() -> None:
+    before = torch.get_rng_state()
+    augment([pixels(40, 40)])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_augmented_values_are_scaled_like_evaluated_ones() -> None:
+    white = torch.full((3, 9, 9), 255, dtype=torch.uint8)
+    how = replace(PLAIN, mean=(0.5,) * 3, std=(0.25,) * 3)
+    torch.testing.assert_close(augment([white], how), torch.full((1, 3, 16, 16), 2.0).double(), rtol=0, atol=1e-9)
+
+
+def test_an_image_too_narrow_for_any_crop_gives_its_centre() -> None:
+    shown = augment([gradients(100, 1)])[0] * 255
+    assert shown.isfinite().all()
+    assert 45 < shown[0].mean() < 54
+
+
+def test_pixels_as_read_go_through_both_transforms() -> None:
+    read = read_images([np.full((9, 5), 255, dtype=np.uint8), np.zeros((4, 4, 4), dtype=np.uint8)])
+    torch.testing.assert_close(evaluate(read, PLAIN)[0], torch.ones(3, 16, 16).double(), rtol=0, atol=1e-9)
+    assert augment(read).shape == (2, 3, 16, 16)

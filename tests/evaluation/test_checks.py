@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+import prol
+from evaluation.broken_learners import BROKEN, CentresTheBatch, WaitsForAnnouncements
+from evaluation.colour_means import ColourMeans, ColourOptions, colour_means
+from golden_files import tiny_vit
+from prol.backbones import ViT
+from prol.evaluation import CheckResult, check_learner
+from prol.evaluation.learner_checks import CHECKS
+from prol.evaluation.lesson import LESSON, teach
+from prol.learner import Learner
+
+METHODS = [
+    ("ncm", {}),
+    ("head_only", {}),
+    ("prol", {"blocks": 3}),
+    ("prol", {"blocks": 3, "preset": "literal"}),
+    ("prol", {"blocks": 3, "preset": "released"}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), METHODS, ids=lambda value: str(value))
+def test_every_method_keeps_its_promises(method: str, options: dict) -> None:
+    results = check_learner(prol.create(method, tiny_vit(torch.float32), **options))
+    exempt = {result.name for result in results if result.outcome == "exempt"}
+    assert [result.name for result in results] == list(CHECKS)
+    released = options.get("preset") == "released"
+    assert exempt == ({"batch_independence", "classes_need_no_announcement"} if released else set())
+
+
+def test_a_sound_learner_passes_every_check_and_is_not_changed(tiny: ViT) -> None:
+    learner = colour_means(tiny)
+    results = check_learner(learner)
+    assert results == [CheckResult(name, "passed") for name in CHECKS]
+    assert learner.classes == []
+    assert learner.steps == 0
+
+
+def test_a_function_that_makes_learners_will_do(tiny: ViT) -> None:
+    assert len(check_learner(lambda: colour_means(tiny, seed=3))) == len(CHECKS)
+
+
+@pytest.mark.parametrize(("broken", "check"), BROKEN.items(), ids=lambda value: getattr(value, "__name__", value))
+def test_a_broken_promise_is_found_and_named(tiny: ViT, broken: type[Learner], check: str) -> None:
+    with pytest.raises(AssertionError, match=f"check {check} failed: "):
+        check_learner(broken(tiny, ColourOptions()))
+
+
+def test_there_is_a_broken_learner_for_every_check() -> None:
+    assert set(BROKEN.values()) == set(CHECKS)
+
+
+def test_an_exempt_check_is_named_with_its_reason(tiny: ViT) -> None:
+    class Exempt(CentresTheBatch):
+        def exemptions(self) -> dict[str, str]:
+            return {"batch_independence": "centres the scores of a batch"}
+
+    results = check_learner(Exempt(tiny, ColourOptions()))
+    assert CheckResult("batch_independence", "exempt", "centres the scores of a batch") in results
+    assert sum(result.outcome == "passed" for result in results) == len(CHECKS) - 1
+
+
+def test_a_learner_that_needs_announcements_is_checked_with_them(tiny: ViT) -> None:
+    class Exempt(WaitsForAnnouncements):
+        def exemptions(self) -> dict[str, str]:
+            return {"classes_need_no_announcement": "rows are made when announced"}
+
+    results = check_learner(Exempt(tiny, ColourOptions()))
+    assert sum(result.outcome == "passed" for result in results) == len(CHECKS) - 1
+
+
+def test_an_exemption_from_an_unknown_check_is_refused(tiny: ViT) -> None:
+    class Mistaken(ColourMeans):
+        def exemptions(self) -> dict[str, str]:
+            return {"batch_size": "a slip"}
+
+    with pytest.raises(ValueError, match="unknown check 'batch_size'"):
+        check_learner(Mistaken(tiny, ColourOptions()))
+
+
+def test_a_learner_that_has_learnt_is_refused(tiny: ViT) -> None:
+    with pytest.raises(ValueError, match="has learnt nothing"):
+        check_learner(teach(colour_means(tiny), LESSON[:1]))
+
+
+def test_an_error_of_the_learner_itself_counts_as_a_failed_check(tiny: ViT) -> None:
+    class Crashes(ColourMeans):
+        def _learn(self, pixels: list, rows: torch.Tensor) -> None:
+            raise RuntimeError(f"no memory for {len(pixels)} images and {len(rows)} rows")
+
+    with pytest.raises(AssertionError, match="check save_and_load failed: RuntimeError: no memory"):
+        check_learner(Crashes(tiny, ColourOptions()))

@@ -1,0 +1,178 @@
+"""Adam over the rows in play, against torch's own Adam over the whole table."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from prol.parts.adam import Adam, Part, part_gradients
+
+ROWS, WIDTH = 7, 3
+
+Schedule = list[tuple[set[int], float]]
+"""For each step the rows that have a gradient, and the rate."""
+
+schedules = st.lists(
+    st.tuples(st.sets(st.integers(0, ROWS - 1), max_size=4), st.sampled_from([0.01, 0.002, 0.1])),
+    min_size=1,
+    max_size=12,
+)
+
+
+def random_table(seed: int) -> Tensor:
+    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def drawn(rows: set[int], random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Rows in some order, and a gradient for each."""
+    order = torch.tensor(sorted(rows, key=lambda row: row * 5 % ROWS), dtype=torch.long)
+    return order, torch.randn(len(rows), WIDTH, generator=random, dtype=torch.float64)
+
+
+class Both:
+    """The table trained by rows in play, and a dense copy trained by torch."""
+
+    def __init__(self, seed: int) -> None:
+        self.table, self.dense = random_table(seed), random_table(seed).requires_grad_()
+        self.mine, self.theirs = Adam(), torch.optim.Adam([self.dense])
+
+    def reset(self) -> None:
+        self.mine.reset()
+        self.theirs = torch.optim.Adam([self.dense])
+
+    def step(self, rows: set[int], lr: float, random: torch.Generator) -> None:
+        order, gradient = drawn(rows, random)
+        self.mine.begin_step()
+        self.mine.update("table", Part.of_rows(self.table, order), gradient, lr)
+        self.dense.grad = torch.zeros_like(self.dense)
+        self.dense.grad[order] = gradient
+        self.theirs.param_groups[0]["lr"] = lr
+        self.theirs.step()
+
+    def check(self) -> None:
+        torch.testing.assert_close(self.table, self.dense.detach(), rtol=0, atol=1e-13)
+
+
+@given(schedule=schedules, seed=st.integers(0, 99), reset_at=st.integers(0, 12))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_rows_in_play_move_as_in_the_dense_table(schedule: Schedule, seed: int, reset_at: int) -> None:
+    both, random = Both(seed), torch.Generator().manual_seed(seed)
+    for number, (rows, lr) in enumerate(schedule):
+        if number == reset_at:
+            both.reset()
+        both.step(rows, lr, random)
+        both.check()
+
+
+@given(schedule=schedules, seed=st.integers(0, 99))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_rows_never_in_play_do_not_move_at_all(schedule: Schedule, seed: int) -> None:
+    both, random = Both(seed), torch.Generator().manual_seed(seed)
+    for rows, lr in schedule:
+        both.step(rows, lr, random)
+    played = set().union(*(rows for rows, _ in schedule))
+    in_play = both.mine.rows_in_play("table")
+    assert in_play is not None
+    assert sorted(in_play.tolist()) == sorted(played)
+    still = [row for row in range(ROWS) if row not in played]
+    assert torch.equal(both.table[still], random_table(seed)[still])
+
+
+@given(schedule=schedules, seed=st.integers(0, 99), cut=st.integers(0, 12))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_a_state_taken_midway_goes_on_to_the_bit(schedule: Schedule, seed: int, cut: int) -> None:
+    both, random = Both(seed), torch.Generator().manual_seed(seed)
+    for rows, lr in schedule[:cut]:
+        both.step(rows, lr, random)
+    tensors, meta = both.mine.state()
+    twin = Adam()
+    twin.load_state({name: tensor.clone() for name, tensor in tensors.items()}, meta)
+    table = both.table.clone()
+    for rows, lr in schedule[cut:]:
+        order, gradient = drawn(rows, random)
+        for adam, home in ((both.mine, both.table), (twin, table)):
+            adam.begin_step()
+            adam.update("table", Part.of_rows(home, order), gradient, lr)
+    assert torch.equal(table, both.table)
+
+
+def test_a_table_may_grow_between_steps() -> None:
+    torch.manual_seed(0)
+    small, large = random_table(0)[:2].clone(), random_table(0)
+    mine, dense = Adam(), random_table(0).requires_grad_()
+    theirs = torch.optim.Adam([dense], lr=0.01)
+    for home, rows in ((small, [0, 1]), (large, [6, 0]), (large, [3])):
+        gradient = torch.randn(len(rows), WIDTH, dtype=torch.float64)
+        mine.begin_step()
+        if home is large and rows == [6, 0]:
+            large[:2] = small
+        mine.update("table", Part.of_rows(home, torch.tensor(rows)), gradient, 0.01)
+        dense.grad = torch.zeros_like(dense)
+        dense.grad[rows] = gradient
+        theirs.step()
+    torch.testing.assert_close(large, dense.detach(), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3, 4)], ids=str)
+def test_a_whole_tensor_moves_as_by_torchs_adam(shape: tuple[int, ...]) -> None:
+    random = torch.Generator().manual_seed(1)
+    home = torch.randn(shape, generator=random, dtype=torch.float64)
+    dense, mine = home.clone().requires_grad_(), Adam()
+    theirs = torch.optim.Adam([dense], lr=0.02)
+    for _ in range(8):
+        gradient = torch.randn(shape, generator=random, dtype=torch.float64)
+        mine.begin_step()
+        mine.update("whole", Part.whole(home), gradient, 0.02)
+        dense.grad = gradient.clone()
+        theirs.step()
+        torch.testing.assert_close(home, dense.detach(), rtol=0, atol=1e-13)
+
+
+def test_parts_of_several_names_share_the_step_count_but_not_the_moments() -> None:
+    mine = Adam()
+    homes = {name: torch.zeros(2, dtype=torch.float64) for name in "ab"}
+    mine.begin_step()
+    mine.update("a", Part.whole(homes["a"]), torch.ones(2, dtype=torch.float64), 0.1)
+    mine.begin_step()
+    mine.update("b", Part.whole(homes["b"]), torch.ones(2, dtype=torch.float64), 0.1)
+    torch.testing.assert_close(homes["a"], torch.full((2,), -0.1, dtype=torch.float64), rtol=1e-6, atol=0)
+    # As torch would move a parameter whose first gradient was zero and whose second was one.
+    dense = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    theirs = torch.optim.Adam([dense], lr=0.1)
+    for gradient in (torch.zeros_like(dense), torch.ones_like(dense)):
+        dense.grad = gradient.detach()
+        theirs.step()
+    torch.testing.assert_close(homes["b"], dense.detach(), rtol=0, atol=1e-13)
+
+
+def test_a_reset_forgets_moments_steps_and_rows_in_play() -> None:
+    table, adam = random_table(0), Adam()
+    adam.begin_step()
+    adam.update("table", Part.of_rows(table, torch.tensor([1, 2])), torch.ones(2, WIDTH, dtype=torch.float64), 0.1)
+    adam.reset()
+    assert (adam.step, adam.rows_in_play("table"), adam.state()) == (0, None, ({}, {"step": 0}))
+
+
+def test_gradients_are_those_of_the_leaves_and_zero_where_the_loss_does_not_reach() -> None:
+    home = random_table(3)
+    parts = {
+        "used": Part.of_rows(home, torch.tensor([4, 1])),
+        "whole": Part.whole(home[0]),
+        "unused": Part.of_rows(home, torch.tensor([5])),
+    }
+    loss = (parts["used"].leaf ** 2).sum() + 3 * parts["whole"].leaf.sum()
+    found = part_gradients(loss, parts)
+    torch.testing.assert_close(found["used"], 2 * home[[4, 1]])
+    torch.testing.assert_close(found["whole"], torch.full((WIDTH,), 3.0, dtype=torch.float64))
+    assert torch.equal(found["unused"], torch.zeros(1, WIDTH, dtype=torch.float64))
+
+
+def test_a_leaf_is_a_copy_of_the_rows_and_leaves_the_table_without_gradients() -> None:
+    table = random_table(4)
+    part = Part.of_rows(table, torch.tensor([2, 0]))
+    assert torch.equal(part.leaf.detach(), table[[2, 0]])
+    assert part.leaf.requires_grad
+    assert not table.requires_grad

@@ -1,0 +1,143 @@
+"""One LayerNorm + Linear a task: the folded form, and who is frozen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prol.parts.adam import Adam, part_gradients
+from prol.parts.heads import TaskHeads, fold
+
+WIDTH = 6
+SIZES = [3, 1, 4]
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def make(sizes: list[int] = SIZES) -> TaskHeads:
+    """Heads whose every number is far from its initial value; each is settled before the next one begins."""
+    heads = TaskHeads(WIDTH, torch.device("cpu"), torch.float64)
+    for task, size in enumerate(sizes):
+        heads.begin_head()
+        heads.append(size, torch.Generator().manual_seed(task))
+        first = heads.first_rows[-1]
+        heads.weight.rows[first:] = drawn(size, WIDTH, seed=task)
+        heads.bias.rows[first:] = drawn(size, seed=task + 10)
+        heads.scale.rows[task] = drawn(WIDTH, seed=task + 20)
+        heads.shift.rows[task] = drawn(WIDTH, seed=task + 30)
+    return heads
+
+
+def one_by_one(heads: TaskHeads, features: Tensor, sizes: list[int] = SIZES) -> Tensor:
+    """Each head by itself: LayerNorm with its own affine part (eps 1e-5), then Linear."""
+    answers, first = [], 0
+    for task, size in enumerate(sizes):
+        rows = slice(first, first + size)
+        normed = F.layer_norm(features, (WIDTH,), heads.scale.rows[task], heads.shift.rows[task], eps=1e-5)
+        answers.append(F.linear(normed, heads.weight.rows[rows], heads.bias.rows[rows]))
+        first += size
+    return torch.cat(answers, dim=1)
+
+
+def test_a_folded_affine_part_gives_the_same_answers() -> None:
+    normed, weight, bias, scale, shift = drawn(5, 4), drawn(3, 4, seed=1), drawn(3), drawn(1, 4, seed=2), drawn(1, 4)
+    expected = F.linear(normed * scale + shift, weight, bias)
+    torch.testing.assert_close(F.linear(normed, *fold(weight, bias, scale, shift)), expected)
+
+
+@pytest.mark.parametrize("all_heads", [False, True])
+def test_logits_are_those_of_the_heads_one_by_one(all_heads: bool) -> None:
+    heads, features = make(), drawn(5, WIDTH, seed=9) * 3
+    logits = heads.logits(features, heads.trained(all_heads))
+    torch.testing.assert_close(logits, one_by_one(heads, features), rtol=0, atol=1e-12)
+
+
+def test_the_norms_epsilon_is_that_of_the_heads_and_not_of_the_backbone() -> None:
+    heads, tiny_features = make(), drawn(5, WIDTH, seed=9) * 1e-3
+    logits = heads.logits(tiny_features, heads.trained())
+    torch.testing.assert_close(logits, one_by_one(heads, tiny_features), rtol=0, atol=1e-12)
+
+
+def test_refolding_after_a_load_changes_nothing() -> None:
+    heads, features = make(), drawn(5, WIDTH, seed=9)
+    before = heads.logits(features, heads.trained())
+    heads.refold()
+    assert torch.equal(heads.logits(features, heads.trained()), before)
+    other = TaskHeads(WIDTH, torch.device("cpu"), torch.float64)
+    for name, table in heads.tables().items():
+        other.tables()[name].replace(table.rows.clone())
+    other.first_rows = list(heads.first_rows)
+    other.refold()
+    assert torch.equal(other.logits(features, other.trained()), before)
+
+
+def train(heads: TaskHeads, all_heads: bool) -> None:
+    adam, rows = Adam(), torch.tensor([0, 4, 7, 5])
+    for step in range(3):
+        parts = heads.trained(all_heads)
+        logits = heads.logits(drawn(4, WIDTH, seed=step), parts)
+        gradients = part_gradients(F.cross_entropy(logits, rows), parts)
+        adam.begin_step()
+        for name, part in parts.items():
+            adam.update(name, part, gradients[name], 0.1)
+
+
+def test_training_moves_the_last_head_and_leaves_the_old_ones_to_the_bit() -> None:
+    heads, features = make(), drawn(5, WIDTH, seed=9)
+    before = {name: table.rows.clone() for name, table in heads.tables().items()}
+    answers = heads.logits(features, heads.trained())
+    train(heads, all_heads=False)
+    for name, table in heads.tables().items():
+        kept = 2 if name in ("scale", "shift") else 4
+        assert torch.equal(table.rows[:kept], before[name][:kept]), name
+        assert (table.rows[kept:] != before[name][kept:]).all(), name
+    after = heads.logits(features, heads.trained())
+    assert torch.equal(after[:, :4], answers[:, :4])
+    torch.testing.assert_close(after, one_by_one(heads, features), rtol=0, atol=1e-12)
+
+
+def test_with_all_heads_live_training_moves_every_head() -> None:
+    heads, features = make(), drawn(5, WIDTH, seed=9)
+    before = {name: table.rows.clone() for name, table in heads.tables().items()}
+    train(heads, all_heads=True)
+    for name, table in heads.tables().items():
+        assert (table.rows != before[name]).all(), name
+    torch.testing.assert_close(
+        heads.logits(features, heads.trained(all_heads=True)), one_by_one(heads, features), rtol=0, atol=1e-12
+    )
+
+
+def test_classes_may_join_the_current_head() -> None:
+    heads, features = make([3, 1]), drawn(5, WIDTH, seed=9)
+    heads.append(2, torch.Generator().manual_seed(0))
+    logits = heads.logits(features, heads.trained())
+    assert heads.first_rows == [0, 3]
+    torch.testing.assert_close(logits, one_by_one(heads, features, [3, 3]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("all_heads", [False, True])
+def test_an_empty_head_answers_nothing_of_its_own(all_heads: bool) -> None:
+    heads, features = make([3, 1]), drawn(5, WIDTH, seed=9)
+    expected = one_by_one(heads, features, [3, 1])
+    heads.begin_head()
+    torch.testing.assert_close(heads.logits(features, heads.trained(all_heads)), expected, rtol=0, atol=1e-12)
+    heads.begin_head()
+    heads.append(1, torch.Generator().manual_seed(0))
+    logits = heads.logits(features, heads.trained(all_heads))
+    assert logits.shape == (5, 5)
+    torch.testing.assert_close(logits[:, :4], expected, rtol=0, atol=1e-12)
+
+
+def test_a_new_head_starts_with_small_weights_and_a_plain_norm() -> None:
+    heads = TaskHeads(64, torch.device("cpu"), torch.float64)
+    heads.begin_head()
+    heads.append(50, torch.Generator().manual_seed(0))
+    assert abs(heads.weight.rows.std() - 0.02) < 0.001
+    assert abs(heads.weight.rows.mean()) < 0.002
+    assert torch.equal(heads.bias.rows, torch.zeros(50).double())
+    assert torch.equal(heads.scale.rows, torch.ones(1, 64).double())
+    assert torch.equal(heads.shift.rows, torch.zeros(1, 64).double())

@@ -1,0 +1,155 @@
+"""The five losses against the golden ones and their definitions; the clip against torch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from golden_files import golden
+from prol.parts import losses
+from prol.parts.similarity import cosine_pairs, cosine_to_all, unit
+
+DTYPES = pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=["float64", "float32"]
+)
+
+
+def recorded(dtype: torch.dtype) -> dict[str, Tensor]:
+    return {name: t.to(dtype) if t.is_floating_point() else t for name, t in golden("losses").items()}
+
+
+def terms(file: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Every term of the recorded batch, by the shipped functions."""
+    first = int(file["known_classes"])
+    plain, prompted, keys = file["ptm_feature"], file["prompted_feature"], file["keys"]
+    old = cosine_to_all(plain, keys[:first]).argmax(1)
+    diagonal = losses.generalisation(plain, prompted, off_diagonal=False)
+    raw_diagonal = losses.generalisation(plain, prompted, raw=True, off_diagonal=False)
+    return {
+        "L_inter": losses.inter_task(file["logits"], file["labels"]),
+        "L_intra": losses.intra_task(file["logits"], file["labels"], first),
+        "L_sim": -cosine_pairs(plain, keys[file["labels"]]).mean(),
+        "ort_old_class": old,
+        "L_ort": losses.orthogonality(keys[file["labels"]], keys[old]),
+        "L_gen_diag": diagonal,
+        "L_gen_offdiag": losses.generalisation(plain, prompted) - diagonal,
+        "L_gen_diag_rawfeat": raw_diagonal,
+        "L_gen_offdiag_rawfeat": losses.generalisation(plain, prompted, raw=True) - raw_diagonal,
+    }
+
+
+@DTYPES
+@pytest.mark.parametrize(
+    "name",
+    [
+        "L_inter",
+        "L_intra",
+        "L_sim",
+        "ort_old_class",
+        "L_ort",
+        "L_gen_diag",
+        "L_gen_offdiag",
+        "L_gen_diag_rawfeat",
+        "L_gen_offdiag_rawfeat",
+    ],
+)
+def test_each_term_is_the_golden_one(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    file = recorded(dtype)
+    torch.testing.assert_close(terms(file)[name].double(), golden("losses")[name].double(), rtol=0, atol=tolerance)
+
+
+@DTYPES
+def test_the_totals_are_the_golden_ones(dtype: torch.dtype, tolerance: float) -> None:
+    file = recorded(dtype)
+    t = terms(file)
+    released = 0.03 * t["L_inter"] + t["L_intra"] + t["L_sim"] + t["L_ort"] + 0.1 * t["L_gen_diag"]
+    both = released + 0.1 * t["L_gen_offdiag"]
+    torch.testing.assert_close(released.double(), golden("losses")["total_released"], rtol=0, atol=tolerance)
+    torch.testing.assert_close(both.double(), golden("losses")["total_both_terms"], rtol=0, atol=tolerance)
+
+
+def test_the_golden_matrix_gives_the_same_generalisation_loss() -> None:
+    file = recorded(torch.float64)
+    matrix = file["M"]
+    u, v = unit(file["ptm_feature"]), unit(file["prompted_feature"])
+    torch.testing.assert_close(u.T @ v / 6, matrix, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        losses.generalisation(file["ptm_feature"], file["prompted_feature"]),
+        definition(matrix, off_diagonal=True),
+        rtol=0,
+        atol=1e-9,
+    )
+
+
+def definition(matrix: Tensor, off_diagonal: bool) -> Tensor:
+    width = len(matrix)
+    loss = (1 - matrix.diagonal()).square().sum() / width
+    if off_diagonal:
+        rest = matrix - torch.diag(matrix.diagonal())
+        loss = loss + rest.square().sum() / (width * (width - 1))
+    return loss
+
+
+@given(
+    batch=st.integers(1, 7),
+    width=st.integers(2, 12),
+    seed=st.integers(0, 999),
+    raw=st.booleans(),
+    off_diagonal=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_gram_form_equals_the_definition_with_the_whole_matrix(
+    batch: int, width: int, seed: int, raw: bool, off_diagonal: bool
+) -> None:
+    random = torch.Generator().manual_seed(seed)
+    plain = torch.randn(batch, width, generator=random, dtype=torch.float64)
+    prompted = torch.randn(batch, width, generator=random, dtype=torch.float64).requires_grad_()
+    u, v = (plain, prompted) if raw else (unit(plain), unit(prompted))
+    expected = definition(u.T @ v / batch, off_diagonal)
+    found = losses.generalisation(plain, prompted, raw, off_diagonal)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    (of_found,), (of_expected,) = (torch.autograd.grad(value, [prompted]) for value in (found, expected))
+    torch.testing.assert_close(of_found, of_expected, rtol=1e-9, atol=1e-12)
+
+
+def test_orthogonality_is_signed_and_moves_both_keys() -> None:
+    keys, old = torch.eye(2, 4).double().requires_grad_(), -torch.eye(2, 4).double()
+    old.requires_grad_()
+    value = losses.orthogonality(keys, old)
+    assert value.item() == pytest.approx(-1)
+    raw = losses.orthogonality(3 * keys, old, raw=True)
+    assert raw.item() == pytest.approx(-3)
+    gradients = torch.autograd.grad(raw, [keys, old])
+    assert all(gradient.abs().max() > 0 for gradient in gradients)
+
+
+def test_intra_task_ignores_the_logits_of_older_tasks() -> None:
+    logits = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    rows = torch.tensor([4, 5, 4])
+    changed = logits.clone()
+    changed[:, :4] = 100.0
+    assert torch.equal(losses.intra_task(logits, rows, 4), losses.intra_task(changed, rows, 4))
+    assert losses.inter_task(changed, rows) > losses.inter_task(logits, rows) + 10
+
+
+@pytest.mark.parametrize("limit", [0.1, 1.0, 1e3])
+def test_the_clip_is_torchs_clip_over_all_gradients_together(limit: float) -> None:
+    random = torch.Generator().manual_seed(0)
+    gradients = {
+        name: torch.randn(shape, generator=random, dtype=torch.float64)
+        for name, shape in {"a": (3, 4), "b": (5,), "c": ()}.items()
+    }
+    parameters = []
+    for gradient in gradients.values():
+        parameters.append(torch.zeros_like(gradient, requires_grad=True))
+        parameters[-1].grad = gradient.clone()
+    before = {name: gradient.clone() for name, gradient in gradients.items()}
+    torch.nn.utils.clip_grad_norm_(parameters, limit)
+    clipped = losses.clip_together(gradients, limit)
+    assert list(clipped) == list(gradients)
+    for found, parameter in zip(clipped.values(), parameters, strict=True):
+        torch.testing.assert_close(found, parameter.grad, rtol=1e-12, atol=0)
+    assert all(torch.equal(gradients[name], before[name]) for name in gradients)

@@ -1,0 +1,227 @@
+"""PROL's prompts against the golden ones, through the shipped source."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from golden_files import golden
+from prol.parts.prompt_source import Chosen, Factor, Generator, PromptShape, PromptSource
+from prol.parts.similarity import cosine_pairs, cosine_to_all
+
+CPU = torch.device("cpu")
+DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+
+
+def make(
+    factor: Factor = "per_sample", layer_sum: bool = False, dtype: torch.dtype = torch.float64, bias: bool = True
+) -> PromptSource:
+    """A source with the recorded tables of the eight classes met so far."""
+    recorded = golden("prompt_generation")
+    shape = PromptShape(
+        width=64, heads=4, blocks=3, length=5, bias=bias, layer_sum=layer_sum, factor=factor, detach_factor=False
+    )
+    source = PromptSource(shape, torch.Generator(), CPU, dtype)
+    source.load(
+        {
+            "generator.weight": recorded["gen_weight"].to(dtype),
+            "generator.bias": recorded["gen_bias"].to(dtype),
+            "keys": recorded["keys"][:8],
+            "scaler": recorded["scaler"].transpose(0, 1)[:8],
+            "shifter": recorded["shifter"].transpose(0, 1)[:8],
+        }
+    )
+    return source
+
+
+def choose(source: PromptSource, rows: Tensor, table_rows: Tensor | None = None) -> Chosen:
+    table_rows = rows if table_rows is None else table_rows
+    return Chosen(rows, source.keys.rows[rows], source.scaler.rows[table_rows], source.shifter.rows[table_rows])
+
+
+def stacked(prefixes: dict[int, tuple[Tensor, Tensor]]) -> Tensor:
+    """`[sample, block, K/V, head, position, d]`, as recorded."""
+    return torch.stack([torch.stack(prefixes[i], dim=1) for i in range(len(prefixes))], dim=1)
+
+
+def features(dtype: torch.dtype = torch.float64) -> Tensor:
+    return golden("prompt_generation")["features"].to(dtype)
+
+
+def close(value: Tensor, name: str, dtype: torch.dtype) -> None:
+    tolerance = {torch.float64: 1e-6, torch.float32: 1e-5}[dtype]
+    torch.testing.assert_close(
+        value.double(), golden("prompt_generation")[name].double(), rtol=0, atol=tolerance, msg=lambda m: f"{name}: {m}"
+    )
+
+
+def of_task_two(query: Tensor) -> Tensor:
+    """Candidates in training are the classes of the second task, 4 to 7."""
+    return (torch.arange(8) >= 4).expand(len(query), -1)
+
+
+@DTYPES
+def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
+    recorded, source, query = golden("prompt_generation"), make(dtype=dtype), features(dtype)
+    rows = source.nearest(query)
+    assert torch.equal(rows, recorded["intended.eval.class"])
+    torch.testing.assert_close(
+        cosine_to_all(query, source.keys.rows).double(), recorded["eval.cosine"], rtol=0, atol=1e-6
+    )
+    torch.testing.assert_close(
+        cosine_pairs(query, source.keys.rows[rows]).double(), recorded["intended.eval.s"], rtol=0, atol=1e-6
+    )
+    own = stacked(source.prefixes(query, choose(source, rows), source.generator))
+    close(own, "intended.eval.P", dtype)
+    summed = make(layer_sum=True, dtype=dtype)
+    inserted = stacked(summed.prefixes(query, choose(summed, rows), summed.generator))
+    close(inserted, "intended.eval.inserted", dtype)
+
+
+def test_cosines_agree_with_the_golden_ones_to_nine_digits() -> None:
+    recorded, source = golden("prompt_generation"), make()
+    torch.testing.assert_close(
+        cosine_to_all(features(), source.keys.rows), recorded["eval.cosine"], rtol=0, atol=1e-9
+    )
+    rows = source.nearest(features())
+    torch.testing.assert_close(
+        cosine_pairs(features(), source.keys.rows[rows]), recorded["intended.eval.s"], rtol=0, atol=1e-9
+    )
+    in_training = recorded["train_task2.rows"]
+    torch.testing.assert_close(
+        cosine_to_all(features()[in_training], source.keys.rows[4:]), recorded["train_task2.cosine"], rtol=0, atol=1e-9
+    )
+
+
+@DTYPES
+def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) -> None:
+    recorded, source = golden("prompt_generation"), make(dtype=dtype)
+    query = features(dtype)[recorded["train_task2.rows"]]
+    rows = source.nearest(query, of_task_two(query))
+    assert torch.equal(rows, recorded["intended.train_task2.class"])
+    own = stacked(source.prefixes(query, choose(source, rows), source.generator, first_candidate=4))
+    close(own, "intended.train_task2.P", dtype)
+    close(cosine_pairs(query, source.keys.rows[rows]), "intended.train_task2.s", dtype)
+
+
+@DTYPES
+def test_released_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
+    source, query = make("released", dtype=dtype), features(dtype)
+    rows = source.nearest(query)
+    close(stacked(source.prefixes(query, choose(source, rows), source.generator)), "released.eval.P", dtype)
+
+
+@DTYPES
+def test_released_prompts_collapse_to_the_shifters_when_no_sample_is_nearest_to_class_0(dtype: torch.dtype) -> None:
+    source = make("released", dtype=dtype)
+    query = features(dtype)[golden("prompt_generation")["released.eval_no_class0.rows"]]
+    rows = source.nearest(query)
+    assert 0 not in rows
+    prompts = stacked(source.prefixes(query, choose(source, rows), source.generator))
+    close(prompts, "released.eval_no_class0.P", dtype)
+    assert torch.equal(prompts[..., 0, :], torch.zeros_like(prompts[..., 0, :]))
+    shifters = source.shifter.rows[rows][:, None, :, None, 1:, None]
+    assert torch.equal(prompts[..., 1:, :], shifters.expand_as(prompts[..., 1:, :]))
+
+
+@DTYPES
+def test_released_prompts_in_training_take_the_rows_of_the_first_task(dtype: torch.dtype) -> None:
+    source = make("released", dtype=dtype)
+    query = features(dtype)[golden("prompt_generation")["train_task2.rows"]]
+    rows = source.nearest(query, of_task_two(query))
+    chosen = choose(source, rows, table_rows=rows - 4)
+    prompts = stacked(source.prefixes(query, chosen, source.generator, first_candidate=4))
+    close(prompts, "released.train_task2.P", dtype)
+
+
+def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> None:
+    from prol.parts.losses import orthogonality
+
+    recorded, source = golden("prompt_generation"), make()
+    query = features()[recorded["train_task2.rows"]]
+    labels = recorded["labels"][recorded["train_task2.rows"]]
+    similarity = cosine_pairs(query, source.keys.rows[labels]).mean()
+    torch.testing.assert_close(similarity, recorded["train_task2.sim_mean_cos"], rtol=0, atol=1e-9)
+    old = source.nearest(query, (torch.arange(8) < 4).expand(len(query), -1))
+    value = orthogonality(source.keys.rows[labels], source.keys.rows[old])
+    torch.testing.assert_close(value, recorded["train_task2.L_ort"], rtol=0, atol=1e-9)
+
+
+# Switches
+
+
+def test_a_factor_of_one_leaves_the_generated_values_and_zero_leaves_the_shifters() -> None:
+    query = features()
+    one, zero, plain = make("one"), make("zero"), make()
+    rows = plain.nearest(query)
+    strength = cosine_pairs(query, plain.keys.rows[rows]).view(-1, 1, 1, 1, 1)
+    of_one = stacked(one.prefixes(query, choose(one, rows), one.generator))
+    of_plain = stacked(plain.prefixes(query, choose(plain, rows), plain.generator))
+    torch.testing.assert_close(of_one[..., 0, :] * strength, of_plain[..., 0, :], rtol=0, atol=1e-12)
+    of_zero = stacked(zero.prefixes(query, choose(zero, rows), zero.generator))
+    assert torch.equal(of_zero[..., 0, :], torch.zeros_like(of_zero[..., 0, :]))
+    torch.testing.assert_close(
+        of_zero[:, 0, 0, 0, 1:, 0], zero.shifter.rows[rows][:, 0, 1:], rtol=0, atol=0
+    )
+
+
+def test_without_keys_every_position_is_the_generated_value() -> None:
+    source, query = make(), features()
+    prompts = stacked(source.prefixes(query, None, source.generator))
+    assert torch.equal(prompts, prompts[..., :1, :].expand_as(prompts))
+    of_one = make("one")
+    rows = of_one.nearest(query)
+    expected = stacked(of_one.prefixes(query, choose(of_one, rows), of_one.generator))[..., 0, :]
+    torch.testing.assert_close(prompts[..., 0, :], expected, rtol=0, atol=0)
+
+
+def test_without_a_bias_the_generator_is_linear() -> None:
+    source, query = make("one", bias=False), features()
+    once, twice = (stacked(source.prefixes(q, None, source.generator)) for q in (query, 2 * query))
+    torch.testing.assert_close(twice, 2 * once, rtol=0, atol=1e-12)
+    biased = make("one")
+    assert not torch.allclose(once, stacked(biased.prefixes(query, None, biased.generator)))
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_the_factor_moves_keys_unless_it_is_detached(detach: bool) -> None:
+    source, query = make(), features()
+    source.shape = PromptShape(64, 4, 3, 5, True, False, "per_sample", detach)
+    rows = source.nearest(query)
+    keys = source.keys.rows[rows].requires_grad_()
+    weight = source.generator.weight.clone().requires_grad_()
+    chosen = Chosen(rows, keys, source.scaler.rows[rows], source.shifter.rows[rows])
+    prompts = stacked(source.prefixes(query, chosen, Generator(weight, source.generator.bias)))
+    of_keys, of_weight = torch.autograd.grad(prompts.sum(), [keys, weight], allow_unused=True)
+    assert (of_keys is None) == detach
+    assert of_weight.abs().max() > 0
+
+
+# Initial values
+
+
+def test_new_classes_have_random_keys_scalers_one_and_shifters_zero() -> None:
+    shape = PromptShape(64, 4, 3, 5, True, True, "per_sample", False)
+    source = PromptSource(shape, torch.Generator().manual_seed(0), CPU, torch.float64)
+    source.add_classes(40, torch.Generator().manual_seed(1))
+    keys = source.keys.rows
+    assert keys.shape == (40, 64)
+    assert -1 <= keys.min() < -0.99
+    assert 0.99 < keys.max() <= 1
+    assert abs(keys.mean()) < 0.05
+    assert torch.equal(source.scaler.rows, torch.ones(40, 2, 5).double())
+    assert torch.equal(source.shifter.rows, torch.zeros(40, 2, 5).double())
+    bound = 3**-0.5
+    for tensor, size in ((source.generator.weight, (3, 2, 4, 3)), (source.generator.bias, (3, 2, 4))):
+        assert tensor.shape == size
+        assert 0.8 * bound < tensor.abs().max() <= bound
+
+
+def test_ties_between_keys_take_the_lowest_row() -> None:
+    source, query = make(), features()
+    source.keys.rows[5] = source.keys.rows[0]
+    source.keys.rows[7] = source.keys.rows[2]
+    nearest = source.nearest(source.keys.rows[[7, 5, 2]].clone())
+    assert nearest.tolist() == [2, 0, 2]
+    assert source.nearest(query).shape == (7,)

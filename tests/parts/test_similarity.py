@@ -1,0 +1,57 @@
+"""Cosines, and the released code's shared factor."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prol.parts.similarity import cosine_pairs, cosine_to_all, shared_first_hit_factor, unit
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def test_unit_rows_have_length_one_and_a_row_of_zeros_stays_zero() -> None:
+    rows = drawn(4, 8) * 100
+    rows[2] = 0
+    lengths = unit(rows).norm(dim=1)
+    torch.testing.assert_close(lengths, torch.tensor([1.0, 1, 0, 1]).double())
+
+
+def test_a_nearly_empty_row_is_divided_by_a_millionth_at_least() -> None:
+    row = torch.full((1, 4), 1e-9, dtype=torch.float64)
+    torch.testing.assert_close(unit(row), row * 1e6)
+
+
+def test_a_row_of_zeros_has_a_finite_gradient() -> None:
+    row = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
+    unit(row).sum().backward()
+    assert row.grad is not None
+    assert row.grad.isfinite().all()
+
+
+def test_cosines_are_torchs() -> None:
+    a, b = drawn(3, 8), drawn(5, 8)
+    expected = F.cosine_similarity(a[:, None], b[None], dim=-1)
+    torch.testing.assert_close(cosine_to_all(a, b), expected)
+    torch.testing.assert_close(cosine_pairs(a, b[:3]), expected.diagonal())
+
+
+def test_the_shared_factor_is_the_last_hits_cosine_for_every_sample() -> None:
+    cosine = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    hits = torch.tensor([True, False, True, False])
+    torch.testing.assert_close(shared_first_hit_factor(cosine, hits), torch.full((4,), 0.3).double())
+
+
+def test_without_a_hit_the_shared_factor_is_zero() -> None:
+    assert torch.equal(shared_first_hit_factor(drawn(3), torch.zeros(3, dtype=torch.bool)), torch.zeros(3).double())
+
+
+def test_every_hit_receives_the_whole_gradient_of_the_shared_factor() -> None:
+    cosine = drawn(4).requires_grad_()
+    hits = torch.tensor([True, False, True, False])
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((shared_first_hit_factor(cosine, hits) * weights).sum(), [cosine])
+    assert gradient.tolist() == [10, 0, 10, 0]

@@ -1,0 +1,78 @@
+"""When a task begins, with and without being told."""
+
+from __future__ import annotations
+
+import pytest
+
+from prol.parts.tasks import TaskClock
+
+
+def test_the_first_class_begins_the_first_task() -> None:
+    clock = TaskClock()
+    assert clock.number == -1
+    assert clock.begins_with_unseen_class(classes=0, soft=False)
+    clock.begin(0)
+    assert (clock.number, clock.first_row, clock.steps) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("classes", "steps", "soft", "begins"),
+    [
+        (1, 0, False, False),
+        (1, 50, False, False),
+        (1, 0, True, False),
+        (1, 1000, True, False),
+        (2, 0, False, False),
+        (2, 49, False, False),
+        (2, 50, False, True),
+        (2, 51, False, True),
+        (2, 0, True, True),
+        (7, 0, True, True),
+        (7, 49, False, False),
+    ],
+)
+def test_an_unseen_class_begins_a_task_when_two_are_gathered_and_the_task_is_settled(
+    classes: int, steps: int, soft: bool, begins: bool
+) -> None:
+    clock = TaskClock()
+    clock.begin(10)
+    clock.steps = steps
+    assert clock.begins_with_unseen_class(10 + classes, soft) is begins
+
+
+def test_both_numbers_of_the_rule_are_options() -> None:
+    clock = TaskClock(min_classes=3, min_steps=5)
+    clock.begin(0)
+    clock.steps = 5
+    assert not clock.begins_with_unseen_class(2, soft=False)
+    assert clock.begins_with_unseen_class(3, soft=False)
+
+
+def test_once_told_unseen_classes_join_whatever_the_task_is_like() -> None:
+    clock = TaskClock()
+    assert clock.begins_at_boundary(0)
+    clock.begin(0)
+    clock.steps = 1000
+    assert not clock.begins_with_unseen_class(20, soft=True)
+
+
+def test_told_before_anything_the_first_class_still_has_a_task() -> None:
+    clock = TaskClock(told=True)
+    assert clock.begins_with_unseen_class(0, soft=False)
+
+
+def test_a_boundary_begins_a_task_unless_the_current_one_is_empty() -> None:
+    clock = TaskClock()
+    clock.begin(0)
+    assert not clock.begins_at_boundary(0)
+    assert clock.begins_at_boundary(1)
+    clock.steps = 1
+    assert clock.begins_at_boundary(0)
+
+
+def test_beginning_counts_up_and_starts_the_steps_anew() -> None:
+    clock = TaskClock()
+    clock.begin(0)
+    clock.steps = 9
+    clock.begin(4)
+    assert (clock.number, clock.first_row, clock.steps) == (1, 4, 0)
