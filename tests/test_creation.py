@@ -88,7 +88,9 @@ def test_options_are_checked_before_weights_are_opened() -> None:
 
 
 def test_importing_prol_imports_neither_timm_nor_plots_nor_the_command_line() -> None:
-    code = "import prol, sys; print([m for m in ('timm', 'matplotlib', 'typer', 'rich', 'fastapi') if m in sys.modules])"
+    code = (
+        "import prol, sys; print([m for m in ('timm', 'matplotlib', 'typer', 'rich', 'fastapi') if m in sys.modules])"
+    )
     env = {"PYTHONPATH": str(Path(prol.__file__).parents[1]), "PATH": ""}
     answer = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -62,7 +62,7 @@ def test_lists_arrays_and_tensors_are_read_as_plain_labels(handed_over: Any, exp
         {"cat": 1, "dog": 2},
         {"cat", "dog"},
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__ if isinstance(value, set) else str(value),
 )
 def test_anything_else_is_refused_in_one_line(handed_over: Any) -> None:
     with pytest.raises(ValueError, match="label") as refusal:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from prol.learner import Footprint, Learner
-
 if TYPE_CHECKING:
     from prol.artifacts import load
     from prol.creation import create
     from prol.evaluation import check_learner
+    from prol.learner import Footprint, Learner
 
 try:
     __version__ = version("prol")
@@ -19,11 +18,17 @@ except PackageNotFoundError:  # run from source
 
 __all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load"]
 
-_LAZY = {"create": "prol.creation", "load": "prol.artifacts", "check_learner": "prol.evaluation"}
+_LAZY = {
+    "Footprint": "prol.learner",
+    "Learner": "prol.learner",
+    "check_learner": "prol.evaluation",
+    "create": "prol.creation",
+    "load": "prol.artifacts",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on first use, so that importing prol costs little more than importing torch.
+    # Loaded on first use: `prol --help` and `import prol` do not wait for torch.
     if name in _LAZY:
         from importlib import import_module
 

@@ -19,7 +19,7 @@ def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
         if name not in valid:
             near = get_close_matches(name, valid, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown option {name!r}{hint} valid options: {', '.join(sorted(valid))}")
+            raise ValueError(f"unknown option {name!r}{hint}; valid options: {', '.join(sorted(valid))}")
     return kind(**{name: _coerce(name, value, hints[name]) for name, value in values.items()})
 
 

@@ -60,6 +60,6 @@ def _resolve(group: str, name: str) -> Any:
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown {group[:-1]} {name!r}{hint} known: {', '.join(sorted(known))}")
+        raise ValueError(f"unknown {group[:-1]} {name!r}{hint}; known: {', '.join(sorted(known))}")
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)

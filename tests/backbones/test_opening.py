@@ -79,9 +79,7 @@ def test_the_built_in_weights_are_stored_as_float16_and_used_as_stored() -> None
         assert {stored.get_slice(name).get_dtype() for name in stored.keys()} == {"F16"}  # noqa: SIM118
     used = opened("builtin").model.state_dict()
     assert used["blocks.11.mlp.fc2.weight"].dtype == torch.float32
-    assert torch.equal(
-        used["blocks.11.mlp.fc2.weight"], load_file(BUILT_IN_FILE)["blocks.11.mlp.fc2.weight"].float()
-    )
+    assert torch.equal(used["blocks.11.mlp.fc2.weight"], load_file(BUILT_IN_FILE)["blocks.11.mlp.fc2.weight"].float())
 
 
 def test_the_terms_of_the_built_in_weights_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -249,7 +249,11 @@ def test_an_unknown_kind_of_fork_is_refused(tiny: ViT) -> None:
 @pytest.mark.parametrize(
     ("architecture", "more", "says"),
     [
-        ("deit_tiny_distilled_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "VisionTransformerDistilled"),
+        (
+            "deit_tiny_distilled_patch16_224",
+            {"embed_dim": 48, "depth": 1, "num_heads": 3},
+            "VisionTransformerDistilled",
+        ),
         ("vit_base_patch16_siglip_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "0 prefix tokens"),
         ("vit_small_patch14_reg4_dinov2", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "5 prefix tokens"),
         ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "reg_tokens": 2}, "3 prefix tokens"),

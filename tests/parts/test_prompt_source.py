@@ -81,9 +81,7 @@ def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> Non
 
 def test_cosines_agree_with_the_golden_ones_to_nine_digits() -> None:
     recorded, source = golden("prompt_generation"), make()
-    torch.testing.assert_close(
-        cosine_to_all(features(), source.keys.rows), recorded["eval.cosine"], rtol=0, atol=1e-9
-    )
+    torch.testing.assert_close(cosine_to_all(features(), source.keys.rows), recorded["eval.cosine"], rtol=0, atol=1e-9)
     rows = source.nearest(features())
     torch.testing.assert_close(
         cosine_pairs(features(), source.keys.rows[rows]), recorded["intended.eval.s"], rtol=0, atol=1e-9
@@ -161,9 +159,7 @@ def test_a_factor_of_one_leaves_the_generated_values_and_zero_leaves_the_shifter
     torch.testing.assert_close(of_one[..., 0, :] * strength, of_plain[..., 0, :], rtol=0, atol=1e-12)
     of_zero = stacked(zero.prefixes(query, choose(zero, rows), zero.generator))
     assert torch.equal(of_zero[..., 0, :], torch.zeros_like(of_zero[..., 0, :]))
-    torch.testing.assert_close(
-        of_zero[:, 0, 0, 0, 1:, 0], zero.shifter.rows[rows][:, 0, 1:], rtol=0, atol=0
-    )
+    torch.testing.assert_close(of_zero[:, 0, 0, 0, 1:, 0], zero.shifter.rows[rows][:, 0, 1:], rtol=0, atol=0)
 
 
 def test_without_keys_every_position_is_the_generated_value() -> None:

@@ -176,6 +176,8 @@ def _not_plain(model: Any) -> str | None:
         return f"it has {model.num_prefix_tokens} prefix tokens instead of one class token"
     if model.pos_embed is None:
         return "it has no learned positions"
+    if model.dynamic_img_size:
+        return "it resizes its positions to every image"
     if model.global_pool != "token":
         return f"it pools by {model.global_pool!r} instead of the class token"
     if not isinstance(model.norm, nn.LayerNorm) or not isinstance(model.fc_norm, nn.Identity):

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(args=given or ["--help"], prog_name="prol", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        code = _complain("interrupted; an unfinished run goes on with `prol resume RUN`", INTERRUPTED)
+        code = INTERRUPTED
     except ParsingError as error:
         code = _complain(f"{error.format_message()} (see prol --help)", BAD_INPUT)
     except BrokenPipeError:
@@ -61,6 +61,8 @@ def main(arguments: list[str] | None = None) -> None:
         if os.environ.get("PROL_DEBUG") == "1":
             raise
         code = _complain(str(error), BAD_INPUT)
+    if code == INTERRUPTED:  # typer's newer versions return it, older ones raise
+        _complain("interrupted; an unfinished run goes on with `prol resume RUN`", INTERRUPTED)
     sys.exit(code)
 
 

@@ -244,9 +244,12 @@ class PROL(Learner):
         return self._prompted(tokens, query, chosen, {}, 0)
 
     def exemptions(self) -> dict[str, str]:
-        if self.options.similarity_factor != "released":
-            return {}
-        return {"batch_independence": "similarity_factor=released gives all samples of a batch one shared factor"}
+        reasons = {}
+        if self.options.similarity_factor == "released":
+            reasons["batch_independence"] = "similarity_factor=released gives all samples of a batch one shared factor"
+        if self.options.preset == "released":
+            reasons["classes_need_no_announcement"] = "preset released allocates a task's rows when it is announced"
+        return reasons
 
     def report(self) -> dict[str, float]:
         return dict(self._last)

@@ -37,11 +37,14 @@ class Setup:
 
 
 def set_up(plan: Plan) -> Setup:
-    """Resolves a plan. Cheap mistakes (names, options) are found before data and weights are opened."""
+    """Resolves a plan. Cheap mistakes (names, options) are found before data and weights are opened.
+
+    The seed orders the stream and drives the learner; splits and drawn images are the same for every seed.
+    """
     kind = registry.method(plan.method)
     options = kind.read_options(_with_implied(kind, plan))
     order = registry.protocol(plan.protocol)
-    dataset = registry.dataset(plan.dataset)(data=plan.data, seed=plan.seed)
+    dataset = registry.dataset(plan.dataset)(data=plan.data)
     if plan.limit_per_class is not None:
         dataset = dataset.limited(plan.limit_per_class)
     protocol = {

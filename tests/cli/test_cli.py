@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import prol
+from prol.cli.app import main
+from prol.runs import start
+from runs.small_runs import environment, small_plan, write_small_vit
+
+ANSI = re.compile(r"\x1b\[")
+
+
+@pytest.fixture(scope="module")
+def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_small_vit(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
+    return start(small_plan(small_vit), tmp_path_factory.mktemp("runs") / "run").path
+
+
+class Outcome:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]):
+    """Calls the command line in this process."""
+
+    def call(*arguments: str) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+def test_the_version_is_printed(command) -> None:
+    assert command("--version").out == f"prol {prol.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_help_lists_the_verbs(command, arguments: tuple[str, ...]) -> None:
+    outcome = command(*arguments)
+    assert outcome.code == 0
+    assert all(verb in outcome.out for verb in ("run", "resume", "show", "params", "methods", "datasets"))
+
+
+def test_methods_and_datasets_are_listed(command) -> None:
+    assert all(name in command("methods").out for name in ("head_only", "ncm", "prol"))
+    assert all(name in command("datasets").out for name in ("digits", "folder", "glyphs"))
+
+
+def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None:
+    lines = command("methods", "prol").out.splitlines()
+    assert any(line.split()[:1] == ["threshold"] and line.split()[-1] == "0.8" for line in lines)
+
+
+def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, small_vit: str) -> None:
+    outcome = command(
+        *("run", "prol", "digits", "blocks=2", "lr=0.1", "--backbone", small_vit, "--device", "cpu"),
+        *("--tasks", "2", "--chunk", "6", "--seed", "3", "--limit-per-class", "3", "--precision", "float64"),
+        *("--class-order", "shuffled", "--no-announce", "--threads", "1", "--checkpoint-every", "4"),
+        *("--out", str(tmp_path / "run")),
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    assert not ANSI.search(outcome.out)
+    assert "\r" not in outcome.out
+    assert re.search(r"task 2/2: \d+ images/s; [\d.]+ % on the 10 classes so far", outcome.out)
+    assert "FAA" in outcome.out
+    assert "task boundaries: yes, classes of next task: no" in outcome.out
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert (config["options"]["lr"], config["options"]["chunk"], config["options"]["data"]) == (0.1, 6, "digits")
+    assert (config["seed"], config["precision"], config["checkpoint_every"]) == (3, "float64", 4)
+    assert (config["protocol"]["class_order"], config["protocol"]["announce"]) == ("shuffled", False)
+
+
+def test_a_finished_run_is_resumed_by_saying_so(command, finished: Path) -> None:
+    outcome = command("resume", str(finished))
+    assert outcome.code == 0
+    assert "has already finished" in outcome.out
+
+
+def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, small_vit: str) -> None:
+    run = start(small_plan(small_vit), tmp_path / "run")
+    run.result.unlink()
+    assert "not finished: go on with `prol resume" in command("show", str(run.path)).out
+    outcome = command("resume", str(run.path))
+    assert outcome.code == 0
+    assert "going on after chunk" in outcome.out
+    assert run.status() == "finished"
+
+
+def test_a_finished_run_is_shown_with_its_history_measures_footprint_and_what_it_was_told(
+    command, finished: Path
+) -> None:
+    out = command("show", str(finished)).out
+    result = json.loads((finished / "result.json").read_text())
+    for value in (*result["metrics"]["average_accuracy"], result["metrics"]["bwt"], result["metrics"]["caa_task_mean"]):
+        assert f"{value:.2f}" in out
+    assert f"{result['footprint']['statistics_stored']['count']:,}" in out
+    assert "Told to the learner: task boundaries: yes" in out
+    assert "images/s learning" in out
+
+
+@pytest.mark.parametrize(("name", "begins"), [("run.png", b"\x89PNG"), ("run.svg", b"<?xml")])
+def test_a_run_is_drawn(command, finished: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    assert command("show", str(finished), "--plot", str(tmp_path / name)).code == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_parameters_of_the_paper_are_counted_by_both_conventions(command) -> None:
+    arguments = ("params", "prol", "--backbone", "vit_base_patch16_224", "--classes", "200", "--tasks", "10")
+    out = command(*arguments).out
+    assert "213,396" in out
+    assert "365,640" in out
+    assert "By the paper's convention" in out
+    counts = json.loads(command(*arguments, "--json").out)
+    assert set(counts["paper_convention"].values()) == {213_396, 365_640}
+    assert counts["during_last_task"]["parameters_stored"]["count"] == 365_640
+    assert counts["during_first_task"]["samples_stored"] == {"count": 0, "bytes": 0}
+
+
+def test_parameters_follow_the_options(command) -> None:
+    def stored(*options: str) -> int:
+        counts = json.loads(command("params", "prol", *options, "--classes", "10", "--tasks", "2", "--json").out)
+        return int(counts["during_last_task"]["parameters_stored"]["count"])
+
+    # Ten classes with two scalers and two shifters a position.
+    assert stored("length=6") - stored("length=5") == 10 * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frobnicate",), "No such command 'frobnicate'"),
+        (("run", "ncm"), "Missing argument"),
+        (("run", "ncm", "digits", "--chunk", "many"), "--chunk"),
+        (("run", "nmc", "digits"), "unknown method 'nmc'; did you mean 'ncm'?"),
+        (("run", "ncm", "digit"), "unknown dataset 'digit'; did you mean 'digits'?"),
+        (("run", "ncm", "digits", "lr=0.1"), "unknown option 'lr'"),
+        (("run", "ncm", "digits", "lr"), "write it as key=value"),
+        (("run", "ncm", "digits", "--chunk", "0"), "chunk must be at least 1, got 0"),
+        (("run", "ncm", "folder", "--data", "nowhere"), "nowhere"),
+        (("run", "ncm", "digits", "--backbone", "vit_nowhere"), "vit_nowhere"),
+        (("run", "ncm", "digits", "--device", "cuda:77"), "device 'cuda:77'"),
+        (("resume", "nowhere"), "nowhere does not exist"),
+        (("show", "nowhere"), "nowhere does not exist"),
+        (("params", "ncm", "--classes", "3", "--tasks", "4"), "from 1 to the number of classes, 3, got 4"),
+        (("methods", "nmc"), "unknown method 'nmc'"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_with_exit_code_2(
+    command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = command(*arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith("prol: ")
+    assert outcome.err.count("\n") == 1
+    assert message in outcome.err
+    assert outcome.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("run.doc", "must end in .png or .svg"), ("no/such/folder/run.png", "does not exist")]
+)
+def test_a_plot_that_cannot_be_written_is_refused(
+    command, finished: Path, tmp_path: Path, name: str, message: str
+) -> None:
+    outcome = command("show", str(finished), "--plot", str(tmp_path / name))
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_debugging_shows_where_a_mistake_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROL_DEBUG", "1")
+    with pytest.raises(ValueError, match="unknown method 'nmc'"):
+        main(["run", "nmc", "digits"])
+
+
+def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, small_vit: str, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prol.runs.display.Lines.__call__", interrupt)
+    outcome = command("run", "ncm", "digits", "--backbone", small_vit, "--out", str(tmp_path / "run"))
+    assert outcome.code == 130
+    assert outcome.err == "prol: interrupted; an unfinished run goes on with `prol resume RUN`\n"
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(
+    command, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    outcome = command("show", str(finished), "--plot", str(tmp_path / "run.png"))
+    assert outcome.code == 2
+    assert "pip install 'prol[plot]'" in outcome.err
+
+
+def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, small_vit: str) -> None:
+    ours, theirs = pty.openpty()
+    arguments = [
+        "run",
+        "ncm",
+        "digits",
+        "--backbone",
+        small_vit,
+        "--limit-per-class",
+        "2",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from prol.cli.app import main; main()", *arguments],
+        env=environment() | {"TERM": "xterm-256color", "COLUMNS": "140"},
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed: the command has ended
+            break
+        shown += part
+    assert process.wait() == 0
+    assert process.stderr is not None
+    process.stderr.close()
+    text = shown.decode()
+    assert ANSI.search(text)
+    assert "learning task" in text
+    assert "images/s" in text
+    assert "% on the 10 classes so far" in text
+    assert "Written to" in text
+
+
+def test_asking_for_help_does_not_load_what_only_runs_need() -> None:
+    code = (
+        "import sys; from prol.cli.app import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', [name for name in ('timm', 'torchvision', 'matplotlib', 'prol.runs') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED []"

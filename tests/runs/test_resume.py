@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prol.evaluation import Event
+from prol.runs import RunFolder, resume, start
+from prol.runs.display import Silent
+from runs.small_runs import contents, environment, small_plan
+
+METHODS = ("ncm", "head_only", "prol")
+
+
+class Interruption(Exception):
+    pass
+
+
+class InterruptAfter(Silent):
+    """Stops a run after some events."""
+
+    def __init__(self, events: int) -> None:
+        self.left = events
+        self.warnings: list[str] = []
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        del event, seconds
+        self.left -= 1
+        if self.left == 0:
+            raise Interruption
+
+    def warn(self, line: str) -> None:
+        self.warnings.append(line)
+
+
+def interrupted(plan: Any, folder: Path, events: int) -> Path:
+    with pytest.raises(Interruption):
+        start(plan, folder, InterruptAfter(events))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> dict[str, Path]:
+    """A run of each method that nothing interrupted."""
+    place = tmp_path_factory.mktemp("whole")
+    return {method: start(small_plan(small_vit, method), place / method).path for method in METHODS}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_interrupted_at_any_event_ends_as_if_it_had_not_been(
+    tmp_path: Path, small_vit: str, whole: dict[str, Path], method: str
+) -> None:
+    events = len((whole[method] / "events.jsonl").read_text().splitlines())
+    for after in range(1, events + 1, 3 if method == "ncm" else 5):
+        folder = interrupted(small_plan(small_vit, method), tmp_path / str(after), after)
+        assert RunFolder(folder).status() == "unfinished"
+        resume(folder)
+        assert contents(folder) == contents(whole[method])
+
+
+def test_a_run_interrupted_many_times_ends_as_if_it_had_not_been(
+    tmp_path: Path, small_vit: str, whole: dict[str, Path]
+) -> None:
+    folder = interrupted(small_plan(small_vit, "prol"), tmp_path / "run", 6)
+    for events in (2, 5, 3, 6):
+        with pytest.raises(Interruption):
+            resume(folder, InterruptAfter(events))
+    resume(folder)
+    assert contents(folder) == contents(whole["prol"])
+
+
+def test_time_spent_before_an_interruption_is_kept(tmp_path: Path, small_vit: str) -> None:
+    folder = interrupted(small_plan(small_vit), tmp_path / "run", 12)
+    timing = json.loads(resume(folder).timing.read_text())
+    assert [task["train_images"] for task in timing["tasks"]] == [16, 12, 12]
+    assert [task["test_images"] for task in timing["tasks"]] == [16, 28, 40]
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
+    tmp_path: Path, small_vit: str, whole: dict[str, Path]
+) -> None:
+    folder, display = interrupted(small_plan(small_vit, "prol"), tmp_path / "run", 14), InterruptAfter(0)
+    newest = max((folder / "checkpoint").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-1] + b"?")
+    resume(folder, display)
+    assert len(display.warnings) == 1
+    assert newest.name in display.warnings[0]
+    assert contents(folder) == contents(whole["prol"])
+
+
+def test_with_all_checkpoints_damaged_the_run_begins_again(
+    tmp_path: Path, small_vit: str, whole: dict[str, Path]
+) -> None:
+    folder, display = interrupted(small_plan(small_vit, "prol"), tmp_path / "run", 14), InterruptAfter(0)
+    for checkpoint in (folder / "checkpoint").iterdir():
+        checkpoint.write_bytes(b"")
+    resume(folder, display)
+    assert len(display.warnings) == 2
+    assert contents(folder) == contents(whole["prol"])
+
+
+def test_a_finished_run_is_left_as_it_is(whole: dict[str, Path]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole["ncm"].rglob("*")}
+    assert resume(whole["ncm"]).status() == "finished"
+    assert {path: path.stat().st_mtime_ns for path in whole["ncm"].rglob("*")} == before
+
+
+def test_what_is_no_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="does not exist: give the folder of a run"):
+        resume(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"it has no config\.json"):
+        resume(tmp_path)
+
+
+def change_config(folder: Path, section: str, name: str, value: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config[section][name] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("section", "name"), [("backbone", "sha256"), ("dataset", "labels_sha256"), ("dataset", "train_images")]
+)
+def test_a_run_does_not_go_on_with_other_data_or_weights(
+    tmp_path: Path, small_vit: str, section: str, name: str
+) -> None:
+    folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
+    change_config(folder, section, name, 0)
+    with pytest.raises(ValueError, match=f"the run began with {section}.{name} 0, now it is"):
+        resume(folder)
+
+
+def test_a_run_goes_on_with_other_versions_but_says_so(tmp_path: Path, small_vit: str) -> None:
+    folder, display = interrupted(small_plan(small_vit), tmp_path / "run", 9), InterruptAfter(0)
+    change_config(folder, "versions", "torch", "1.0")
+    assert resume(folder, display).status() == "finished"
+    assert display.warnings[0].startswith("the run began with torch 1.0, now it is")
+
+
+def test_a_log_shorter_than_at_the_checkpoint_is_refused(tmp_path: Path, small_vit: str) -> None:
+    folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
+    (folder / "events.jsonl").write_bytes(b"")
+    with pytest.raises(ValueError, match="start the run again"):
+        resume(folder)
+
+
+def test_two_processes_do_not_work_in_one_folder(tmp_path: Path, small_vit: str) -> None:
+    folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
+    with RunFolder(folder).locked(), pytest.raises(ValueError, match="another process is at work"):
+        resume(folder)
+    assert resume(folder).status() == "finished"
+
+
+def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_path: Path, small_vit: str) -> None:
+    script = Path(__file__).parent / "kill_while_running.py"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, small_vit],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["kills"] >= 18
+    assert report["different"] == []
+
+
+def test_a_command_killed_while_its_log_grows_ends_as_if_it_had_not_been(tmp_path: Path, small_vit: str) -> None:
+    whole = start(small_plan(small_vit, "prol", limit_per_class=8, checkpoint_every=3), tmp_path / "whole")
+    plan = ["run", "prol", "digits", "blocks=2", "--backbone", small_vit, "--device", "cpu", "--threads", "1"]
+    plan += ["--limit-per-class", "8", "--tasks", "3", "--chunk", "5", "--checkpoint-every", "3"]
+    lines = len(whole.events.read_text().splitlines())
+    instants = sorted(random.Random(5).sample(range(1, lines - 1), 2))
+    command = [*plan, "--out", str(tmp_path / "run")]
+    for instant in instants:
+        kill_when_log_has(instant, command, tmp_path / "run/events.jsonl")
+        assert not (tmp_path / "run/result.json").exists()
+        command = ["resume", str(tmp_path / "run")]
+    assert "Written to" in run_command(command)
+    assert contents(tmp_path / "run") == contents(whole.path)
+
+
+PROL = [sys.executable, "-c", "from prol.cli.app import main; main()"]
+
+
+def run_command(arguments: list[str]) -> str:
+    done = subprocess.run(
+        [*PROL, *arguments], env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def kill_when_log_has(lines: int, arguments: list[str], log: Path) -> None:
+    process = subprocess.Popen(
+        [*PROL, *arguments], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    while not log.exists() or log.read_bytes().count(b"\n") < lines:
+        if process.poll() is not None:
+            raise AssertionError(f"the command ended before it could be killed: {process.communicate()[1]}")
+        time.sleep(0.001)  # the log itself says when; this only keeps the waiting from taking the processor
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
