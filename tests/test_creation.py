@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,10 @@ def test_a_dtype_names_the_precision(dtype: torch.dtype, precision: str) -> None
 
 def test_an_open_backbone_and_another_dtype_are_not_silently_mixed(tiny: ViT) -> None:
     """Either the learner works in the dtype asked for, or the contradiction is refused."""
-    try:
-        learner = prol.create("ncm", tiny, dtype=torch.float32)
-    except ValueError as error:
-        assert "float32" in str(error)
-    else:
-        assert learner.backbone.dtype == torch.float32
+    worked_in = None
+    with suppress(ValueError):
+        worked_in = prol.create("ncm", tiny, dtype=torch.float32).backbone.dtype
+    assert worked_in in (None, torch.float32)
 
 
 def test_the_seed_draws_the_initial_values(tiny: ViT) -> None:

@@ -28,8 +28,8 @@ def create(
     Args:
         method: a name that `prol methods` lists.
         backbone: a name for `prol.backbones.open_backbone`, or a backbone already open.
-        device: "auto", "cpu", "cuda" or "cuda:N"; with an open backbone, its own device is used.
-        precision: "auto", "float32", "float64" or "bf16".
+        device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.
+        precision: "auto", "float32", "float64" or "bf16"; an open backbone must have it already.
         dtype: the same as a torch dtype; wins over `precision`.
         seed: drives initial values and augmentation.
         options: the method's own; unknown ones are refused with the list of valid ones.
@@ -49,4 +49,8 @@ def create(
         precision = _PRECISION_OF[dtype]
     if isinstance(backbone, str):
         backbone = open_backbone(backbone, device=device, precision=precision)
+    elif precision not in ("auto", backbone.precision):
+        raise ValueError(f"the backbone is open in {backbone.precision}, but {precision} was asked for: open it so")
+    elif device not in ("auto", backbone.device.type, str(backbone.device)):
+        raise ValueError(f"the backbone is open on {backbone.device}, but {device} was asked for: open it there")
     return kind(backbone, resolved, seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,16 @@ def read_labels(labels: Any) -> list[Label]:
     >>> read_labels(["cat", 7])
     ['cat', 7]
     """
-    if isinstance(labels, str):
-        raise ValueError(
-            f"labels must be a sequence with one label per image, got the text {labels!r}; pass [{labels!r}]"
-        )
     if isinstance(labels, torch.Tensor):
-        labels = labels.detach().cpu().numpy()
-    if isinstance(labels, np.ndarray):
-        if labels.ndim != 1:
-            raise ValueError(f"labels must have one dimension, got shape {labels.shape}")
+        labels = labels.detach().cpu()
+    if hasattr(labels, "tolist"):  # arrays, tensors, and the columns of data frames
+        if np.ndim(labels) != 1:
+            raise ValueError(f"labels must have one dimension, got shape {tuple(np.shape(labels))}")
         labels = labels.tolist()
-    if not isinstance(labels, Iterable):
-        raise ValueError(f"labels must be a sequence with one label per image, got {type(labels).__name__}")
+    if isinstance(labels, str | bytes):
+        raise ValueError(f"labels must be a sequence with one label per image, got {labels!r}; pass [{labels!r}]")
+    if not isinstance(labels, Sequence):
+        raise ValueError(f"labels must be a list or an array with one label per image, got a {type(labels).__name__}")
     return [_read_label(label) for label in labels]
 
 

@@ -54,6 +54,8 @@ class Learner(ABC):
     family: ClassVar[str]
     citation: ClassVar[str]
     keeps_samples: ClassVar[bool] = False
+    can_diverge: ClassVar[bool] = False
+    """Whether a step may fail after new classes were met, as with a loss that is not finite."""
     Options: ClassVar[type]
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
@@ -72,16 +74,23 @@ class Learner(ABC):
         return build_options(cls.Options, values)
 
     def learn(self, images: Any, labels: Any) -> None:
-        """One step on one chunk. Bad input raises before anything changes."""
+        """One step on one chunk. Whatever is refused with a ValueError changes nothing."""
         pixels, names = self.backbone.read(images), read_labels(labels)
         if not pixels:
             raise ValueError("the chunk is empty: learn needs at least one image")
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
-        if new:
-            self._meet(new)
-        self._learn(pixels, torch.tensor([self.row_of[name] for name in names], device=self.backbone.device))
+        random, before = self.random.get_state(), self.state() if new and self.can_diverge else None
+        try:
+            if new:
+                self._meet(new)
+            self._learn(pixels, torch.tensor([self.row_of[name] for name in names], device=self.backbone.device))
+        except ValueError:  # a step that was refused, such as one whose loss is not finite, leaves no trace
+            self.random.set_state(random)
+            if before is not None:
+                self.load_state(*before)
+            raise
 
     @torch.no_grad()
     def predict(self, images: Any) -> Tensor:

@@ -13,14 +13,19 @@ T = TypeVar("T")
 
 def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
     """Builds `kind(**values)`; unknown names and values of the wrong type are refused with what is allowed."""
+    return kind(**coerce_options(kind, values))
+
+
+def coerce_options(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the types that the dataclass `kind` wants, not yet checked against each other."""
     hints = get_type_hints(kind)
-    valid = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    valid = [field.name for field in dataclasses.fields(kind)]
     for name in values:
         if name not in valid:
             near = get_close_matches(name, valid, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"unknown option {name!r}{hint}; valid options: {', '.join(sorted(valid))}")
-    return kind(**{name: _coerce(name, value, hints[name]) for name, value in values.items()})
+    return {name: _coerce(name, value, hints[name]) for name, value in values.items()}
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:

@@ -213,3 +213,9 @@ def test_anything_else_is_refused_in_one_line(handed_over: Any, says: str) -> No
     with pytest.raises(ValueError, match=says) as refusal:
         read_images(handed_over)
     assert "\n" not in str(refusal.value)
+
+
+def test_one_image_without_a_list_around_it_is_refused() -> None:
+    for image in (COLOUR[0], torch.from_numpy(COLOUR[0])):
+        with pytest.raises(ValueError, match=r"\[image\]"):
+            read_images(image)

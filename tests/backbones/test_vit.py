@@ -239,7 +239,7 @@ def test_gradients_reach_the_prefixes_of_the_first_block(tiny: ViT) -> None:
 
 
 def test_an_unknown_kind_of_fork_is_refused(tiny: ViT) -> None:
-    with pytest.raises(ValueError, match="trainable='heads'.*none, norms, all"):
+    with pytest.raises(ValueError, match=r"trainable='heads'.*none, norms, all"):
         tiny.fork("heads")
 
 

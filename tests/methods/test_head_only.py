@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import changed_rows, pictures, tensors
+from small_streams import changed_rows, pictures, same_state, tensors
 from torch import Tensor
 
 import prol
@@ -158,7 +158,5 @@ def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(tiny: ViT) -> 
     learner.learn(pictures([0, 1]), [0, 1])
     twin = learner.clone()
     with pytest.raises(ValueError, match="not finite"):
-        for step in range(4):
-            twin = learner.clone()
-            learner.learn(pictures([0, 1], step), [0, 1])
-    assert all(torch.equal(tensors(learner)[name], tensors(twin)[name]) for name in tensors(twin))
+        learner.learn(pictures([0, 1], 1), [0, 1])
+    assert same_state(learner, twin)

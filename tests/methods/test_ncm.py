@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -58,7 +60,7 @@ def test_neither_chunks_nor_their_order_matter(tiny: ViT, cuts: set[int], order:
     parts.boundary([0, 1, 2, 3])
     whole.learn(IMAGES, KINDS)
     edges = [0, *sorted(cuts), 10]
-    for start, end in zip(edges[:-1], edges[1:], strict=True):
+    for start, end in pairwise(edges):
         chunk = order[start:end]
         parts.learn(IMAGES[chunk], [KINDS[i] for i in chunk])
     torch.testing.assert_close(parts.predict(TEST), whole.predict(TEST), rtol=0, atol=1e-6)

@@ -154,7 +154,7 @@ def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(labels: list[i
     learner = make_prol(lr=1e200, tune_norms=False, augment=augment)
     learner.learn(pictures([0, 1]), [0, 1])
     twin = learner.clone()
-    with pytest.raises(ValueError, match="not finite.*lr") as refusal:
+    with pytest.raises(ValueError, match=r"not finite.*lr") as refusal:
         learner.learn(pictures(labels, seed=1), labels)
     assert "\n" not in str(refusal.value)
     assert learner.classes == [0, 1]

@@ -21,9 +21,9 @@ def read_images(images: Any) -> list[Tensor]:
     """
     if isinstance(images, np.ndarray | Tensor):
         batch = _as_tensor(images)
-        if batch.ndim not in (3, 4):
+        if batch.ndim not in (3, 4) or (batch.ndim == 3 and batch.shape[-1] in (3, 4)):
             raise ValueError(
-                f"images must be a batch [N, H, W, 3] or [N, 3, H, W], got shape {tuple(batch.shape)}; "
+                f"images must be a batch [N, H, W, C], [N, C, H, W] or grey [N, H, W], got shape {tuple(batch.shape)}; "
                 "a single image goes in a list: [image]"
             )
         channels_last = isinstance(images, np.ndarray)
@@ -47,16 +47,13 @@ def _read_one(image: Any) -> Tensor:
 
 
 def _as_tensor(values: np.ndarray[Any, Any] | Tensor) -> Tensor:
-    if isinstance(values, Tensor):
-        kind, tensor = str(values.dtype).removeprefix("torch."), values.detach()
-    else:
-        kind, tensor = str(values.dtype), None
+    kind = str(values.dtype).removeprefix("torch.")
     if kind != "uint8":
+        nan = "float" in kind and bool((values.isnan() if isinstance(values, Tensor) else np.isnan(values)).any())
         advice = "convert them with (images * 255).round() to uint8" if "float" in kind else "convert them to uint8"
-        nan = " and holds NaN" if "float" in kind and np.isnan(np.asarray(values)).any() else ""
-        raise ValueError(f"images must be uint8 with values 0 to 255, got {kind}{nan}; {advice}")
+        raise ValueError(f"images must be uint8 with values 0 to 255, got {kind}{' with NaN' if nan else ''}; {advice}")
     # A copy: the caller may change or free its buffer while a learner is still at work.
-    return tensor.clone() if tensor is not None else torch.from_numpy(np.array(values))
+    return values.detach().clone() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
 
 
 def _to_rgb(image: Tensor, channels_last: bool) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from prol.backbones.preprocess import Preprocessing
-from prol.backbones.vit import ViT
+from prol.backbones.vit import ViT, require_plain
 
 BUILT_IN = "vit_tiny_patch8_64.tiny_imagenet"
 PAPER = "vit_base_patch16_224.augreg_in21k"
@@ -107,11 +108,15 @@ def cast(model: nn.Module, precision: str) -> nn.Module:
 def _create(architecture: str, device: str = "cpu", **sizes: Any) -> nn.Module:
     import timm
 
-    if not timm.is_model(architecture):
-        near = timm.list_models(f"*{architecture.split('.')[0]}*")[:3] or ["vit_base_patch16_224"]
+    if not architecture or not timm.is_model(architecture):
+        near = get_close_matches(architecture, timm.list_models(), n=3) or [PAPER]
         raise ValueError(f"backbone {architecture!r} is not known to timm; near it: {', '.join(near)}")
-    with torch.device(device):
-        model: nn.Module = timm.create_model(architecture, pretrained=False, num_classes=0, **sizes)
+    try:
+        with torch.device(device):
+            model: nn.Module = timm.create_model(architecture, pretrained=False, num_classes=0, **sizes)
+    except (RuntimeError, TypeError) as error:  # an unknown tag; a network without these sizes
+        raise ValueError(f"backbone {architecture!r} is not a plain ViT that timm can build: {error}") from None
+    require_plain(model, architecture)
     return model
 
 
@@ -149,9 +154,9 @@ def _fetch(name: str) -> Path:
     import timm
     from huggingface_hub import hf_hub_download
 
-    config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    _create(name, device="meta")  # refuses names that timm does not know
+    config = timm.get_pretrained_cfg(name)
     if config is None or not config.hf_hub_id:
-        _create(name)  # says which names are near
         raise ValueError(f"timm has no weights for {name!r}; use {name}@FILE.safetensors or {name}@random")
     try:
         return Path(hf_hub_download(config.hf_hub_id, "model.safetensors"))
@@ -184,7 +189,7 @@ def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tupl
 
 def _sizes(shapes: dict[str, tuple[int, ...]], path: Path) -> dict[str, int]:
     """Image and patch size, which the shapes of a plain ViT's weights give away."""
-    if "patch_embed.proj.weight" not in shapes or "pos_embed" not in shapes:
+    if len(shapes.get("patch_embed.proj.weight", ())) != 4 or len(shapes.get("pos_embed", ())) != 3:
         raise ValueError(f"weights file {path} holds no ViT in timm's naming (patch_embed.proj.weight, pos_embed)")
     patch = shapes["patch_embed.proj.weight"][-1]
     side = int((shapes["pos_embed"][1]) ** 0.5)  # with or without a position for the class token

@@ -42,9 +42,10 @@ class Preprocessing:
 def evaluation_input(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The deterministic transform: `[N, 3, size, size]`."""
     sides = torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64)
-    box = sides.amin(1) * how.crop_pct
-    start = (sides - box[:, None]) / 2
-    boxes = torch.stack([start, box[:, None].expand(-1, 2)], dim=2)
+    # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
+    resized = (sides / sides.amin(1, keepdim=True) * math.floor(how.size / how.crop_pct)).floor()
+    scale = sides / resized
+    boxes = torch.stack([((resized - how.size) / 2).round() * scale, how.size * scale], dim=2)
     return _resample(pixels, boxes, how, how.interpolation, device, dtype)
 
 

@@ -69,6 +69,7 @@ class ViT(nn.Module):
         """Images `[B, 3, S, S]` to tokens `[B, 1 + patches, D]` with positions."""
         model = self.model
         patches = model.patch_embed(inputs.to(model.patch_embed.proj.weight.dtype)).to(self.dtype)
+        patches = patches.flatten(1, -2)  # some networks keep the grid's rows and columns apart
         first = model.cls_token.expand(len(patches), -1, -1)
         if model.no_embed_class:
             tokens = torch.cat([first, patches + model.pos_embed], dim=1)
@@ -101,7 +102,7 @@ class ViT(nn.Module):
     def fork(self, trainable: str) -> Self:
         names = _trainable_names(self.model, trainable)
         # Deep copies share whatever the memo already holds: the frozen tensors are stored once.
-        frozen = {id(p): p for name, p in self.model.named_parameters() if name not in names}
+        frozen = {id(p): p for name, p in self.model.named_parameters() if name not in names and not p.requires_grad}
         twin = copy.copy(self)
         twin._modules = dict(self._modules)
         twin.model = copy.deepcopy(self.model, memo=frozen)
@@ -176,8 +177,6 @@ def _not_plain(model: Any) -> str | None:
         return f"it has {model.num_prefix_tokens} prefix tokens instead of one class token"
     if model.pos_embed is None:
         return "it has no learned positions"
-    if model.dynamic_img_size:
-        return "it resizes its positions to every image"
     if model.global_pool != "token":
         return f"it pools by {model.global_pool!r} instead of the class token"
     if not isinstance(model.norm, nn.LayerNorm) or not isinstance(model.fc_norm, nn.Identity):

@@ -51,6 +51,7 @@ class HeadOnly(Learner):
     family: ClassVar[str] = "fine-tuning"
     citation: ClassVar[str] = "linear probe, the plain baseline"
     Options: ClassVar[type] = HeadOnlyOptions
+    can_diverge: ClassVar[bool] = True
     options: HeadOnlyOptions
 
     def __init__(self, backbone: Backbone, options: HeadOnlyOptions, seed: int = 0) -> None:
@@ -95,6 +96,7 @@ class HeadOnly(Learner):
             intra = losses.intra_task(logits[current], rows[current], self.clock.first_row)
         total = o.inter * inter + o.intra * intra
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
+        losses.require_finite(total, self.clock.steps, o.lr)
         gradients = part_gradients(total, parts)
         self.adam.begin_step()
         for name, part in parts.items():

@@ -34,6 +34,7 @@ class PROL(Learner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Ma'sum et al., PROL: Rehearsal Free Continual Learning in Streaming Data, ICCV 2025"
     Options: ClassVar[type] = PROLOptions
+    can_diverge: ClassVar[bool] = True
     options: PROLOptions
     backbone: ViT
 
@@ -102,14 +103,13 @@ class PROL(Learner):
     # One step
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        if self.options.train_rows == "local" and bool((rows < self.clock.first_row).any()):
+            raise ValueError("train_rows=local, as in preset released, cannot learn classes of earlier tasks again")
         self._step(training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random), rows)
 
     def _step(self, inputs: Tensor, rows: Tensor) -> None:
         values, parts = self._losses(inputs, rows)
-        if not bool(values["total"].isfinite()):
-            raise ValueError(
-                f"the loss is not finite at step {self.clock.steps} of this task; lower lr={self.options.lr}"
-            )
+        losses.require_finite(values["total"], self.clock.steps, self.options.lr)
         gradients = part_gradients(values["total"], parts)
         if self.options.clip is not None:
             gradients = losses.clip_together(gradients, self.options.clip)

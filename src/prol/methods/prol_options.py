@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from prol.backbones import Augment, InputRange
-from prol.options import build_options
+from prol.options import coerce_options
 
 Preset = Literal["paper", "released", "literal"]
 Ablation = Literal[
@@ -94,7 +94,7 @@ class PROLOptions:
     head: Literal["per_task", "growing"] = "per_task"
     """A LayerNorm + Linear a task with old ones frozen, or a single one that grows and is always trained."""
     thaw_heads: bool = False
-    """Lets samples of old classes train their own heads."""
+    """Trains the heads of earlier tasks on, instead of freezing them."""
     task_min_classes: int = 2
     task_min_steps: int = 50
     """Without boundaries: classes a task gathers, and steps after which it counts as settled."""
@@ -164,11 +164,13 @@ ABLATIONS: Mapping[Ablation, Mapping[str, Any]] = {
 
 def read_prol_options(values: Mapping[str, Any]) -> PROLOptions:
     """Resolved options: the data set's coefficients, then the preset, then the ablation row, then what was given."""
-    given = build_options(PROLOptions, values)
-    merged = {
-        **COEFFICIENTS.get(given.data, _IMAGENET_R),
-        **PRESETS[given.preset],
-        **(ABLATIONS[given.ablation] if given.ablation else {}),
-        **{name: getattr(given, name) for name in values},
-    }
-    return build_options(PROLOptions, merged)
+    given = coerce_options(PROLOptions, values)
+    ablation = given.get("ablation")
+    return PROLOptions(
+        **{
+            **COEFFICIENTS.get(given.get("data", PROLOptions.data), _IMAGENET_R),
+            **PRESETS[given.get("preset", PROLOptions.preset)],
+            **(ABLATIONS[ablation] if ablation else {}),
+            **given,
+        }
+    )

@@ -45,6 +45,14 @@ def generalisation(plain: Tensor, prompted: Tensor, raw: bool = False, off_diago
     return loss
 
 
+def require_finite(loss: Tensor, steps: int, lr: float) -> None:
+    """Refuses to learn from a loss that would turn every weight into NaN."""
+    if not bool(loss.isfinite()):
+        raise ValueError(
+            f"the loss is not finite at step {steps} of this task; nothing was learnt from it: lower lr={lr}"
+        )
+
+
 def clip_together(gradients: Mapping[str, Tensor], limit: float) -> dict[str, Tensor]:
     """Scales gradients so that their joint length is at most `limit`."""
     length = torch.stack([g.square().sum() for g in gradients.values()]).sum().sqrt()
