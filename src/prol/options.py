@@ -41,14 +41,21 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
     return values
 
 
+def describe_options(kind: type) -> dict[str, str]:
+    """What each option of the dataclass `kind` may be, in words."""
+    return {name: _describe_all(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _describe_all(hint: Any) -> str:
+    return " or ".join(_describe(part) for part in _alternatives(hint))
+
+
 def _coerce(name: str, value: Any, hint: Any) -> Any:
-    allowed = _alternatives(hint)
-    for kind in allowed:
+    for kind in _alternatives(hint):
         fits, converted = _as_kind(value, kind)
         if fits:
             return converted
-    wanted = " or ".join(_describe(kind) for kind in allowed)
-    raise ValueError(f"option {name}={value!r} is not valid: it must be {wanted}")
+    raise ValueError(f"option {name}={value!r} is not valid: it must be {_describe_all(hint)}")
 
 
 def _alternatives(hint: Any) -> list[Any]:

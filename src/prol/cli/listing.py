@@ -21,11 +21,15 @@ def methods(
     if name is not None:
         import dataclasses
 
-        for title in ("option", "kind", "default"):
+        from prol.options import describe_options
+
+        for title in ("option", "default", "may be"):
             table.add_column(title)
         options = registry.method(name).read_options({})
-        for field in dataclasses.fields(options):
-            table.add_row(field.name, str(field.type), str(getattr(options, field.name)))
+        allowed = describe_options(type(options))
+        for option, default in dataclasses.asdict(options).items():
+            shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
+            table.add_row(option, shown, allowed[option])
     else:
         for title in ("method", "family", "what it is", "source"):
             table.add_column(title)

@@ -15,6 +15,7 @@ from prol.learner import Amount, Footprint, Learner, State
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.inputs import training_input
+from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
 from prol.parts.tasks import TaskClock
 
@@ -117,14 +118,12 @@ class HeadOnly(Learner):
 
     def _state(self) -> State:
         moments, adam = self.adam.state()
-        tensors = {"weight": self.weight.rows, "bias": self.bias.rows}
-        meta = {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
-        return tensors | {f"adam/{name}": tensor for name, tensor in moments.items()}, meta
+        tensors = {"weight": self.weight.rows, "bias": self.bias.rows} | packed(adam=moments)
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.weight.replace(tensors["weight"])
         self.bias.replace(tensors["bias"])
-        moments = {name.removeprefix("adam/"): t for name, t in tensors.items() if name.startswith("adam/")}
-        self.adam.load_state(moments, meta["adam"])
+        self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
         self._last = dict(meta["last"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +18,7 @@ from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.hard_soft import HardSoft
 from prol.parts.heads import TaskHeads
 from prol.parts.inputs import training_input
+from prol.parts.packing import packed, unpacked
 from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource
 from prol.parts.similarity import cosine_pairs
 from prol.parts.tasks import TaskClock
@@ -286,40 +287,28 @@ class PROL(Learner):
         }
 
     def _state(self) -> State:
-        tensors = {f"source/{name}": tensor for name, tensor in self.source.tensors().items()}
-        tensors |= {f"head/{name}": table.rows for name, table in self.heads.tables().items()}
-        tensors |= {f"norm/{name}": parameter for name, parameter in self.working.trained().items()}
         moments, adam = self.adam.state()
-        meta = {
-            "adam": adam,
-            "soft": self.pace.soft,
-            "soft_steps": self.pace.soft_steps,
-            "clock": asdict(self.clock),
-            "first_rows": list(self.heads.first_rows),
-            "last": self.report(),
-        }
-        return tensors | {f"adam/{name}": tensor for name, tensor in moments.items()}, meta
+        tensors = packed(
+            source=self.source.tensors(),
+            head={name: table.rows for name, table in self.heads.tables().items()},
+            norm=self.working.trained(),
+            adam=moments,
+        )
+        pace = {"soft": self.pace.soft, "soft_steps": self.pace.soft_steps}
+        meta = {"adam": adam, "pace": pace, "clock": asdict(self.clock), "first_rows": list(self.heads.first_rows)}
+        return tensors, meta | {"last": self.report()}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self.source.load(_under("source", tensors))
-        for name, tensor in _under("head", tensors).items():
-            self.heads.tables()[name].replace(tensor)
-        self.heads.first_rows = list(meta["first_rows"])
-        self.heads.refold()
+        self.source.load(unpacked("source", tensors))
+        self.heads.load(unpacked("head", tensors), meta["first_rows"])
         with torch.no_grad():
-            for name, tensor in _under("norm", tensors).items():
+            for name, tensor in unpacked("norm", tensors).items():
                 self.working.trained()[name].copy_(tensor)
-        self.adam.load_state(_under("adam", tensors), meta["adam"])
-        self.pace.soft, self.pace.soft_steps = bool(meta["soft"]), int(meta["soft_steps"])
+        self.adam.load_state(unpacked("adam", tensors), meta["adam"])
+        self.pace = replace(self.pace, **meta["pace"])
         self.clock = TaskClock(**meta["clock"])
         self._last = dict(meta["last"])
 
 
 def _head(parts: dict[str, Part]) -> dict[str, Part]:
     return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
-
-
-def _under(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(f"{folder}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{folder}/")
-    }

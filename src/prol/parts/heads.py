@@ -75,10 +75,13 @@ class TaskHeads:
             return answers
         return torch.cat([F.linear(normed, self._folded_weight.rows, self._folded_bias.rows), answers], dim=1)
 
-    def refold(self) -> None:
-        """Folds the frozen heads anew, after a state was loaded."""
+    def load(self, tensors: dict[str, Tensor], first_rows: list[int]) -> None:
+        """Takes over saved tables, and folds the frozen heads anew."""
+        for name, table in self.tables().items():
+            table.replace(tensors[name])
+        self.first_rows = list(first_rows)
         self._folded_weight.count = self._folded_bias.count = 0
-        for task in range(len(self.first_rows) - 1):
+        for task in range(len(first_rows) - 1):
             self._fold_rows(task)
 
     def _task_of_rows(self, device: torch.device) -> Tensor:

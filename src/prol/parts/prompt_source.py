@@ -112,7 +112,8 @@ class PromptSource:
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        self.generator = Generator(tensors["generator.weight"], tensors["generator.bias"])
+        weight, bias = (tensors[f"generator.{name}"].to(self.keys.rows) for name in ("weight", "bias"))
+        self.generator = Generator(weight, bias)
         for name, table in (("keys", self.keys), ("scaler", self.scaler), ("shifter", self.shifter)):
             table.replace(tensors[name])
 
