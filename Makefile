@@ -24,10 +24,12 @@ test-slow: .venv/installed-test
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing prol and what it needs into .venv: about 6 GB, a few minutes, once."
 	$(INSTALL) -e .
 	touch $@
 
 .venv/installed-test: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing prol and its test tools into .venv: about 6 GB, a few minutes, once."
 	$(INSTALL) -e ".[test]"
 	touch $@ .venv/installed
 

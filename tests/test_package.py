@@ -25,9 +25,8 @@ def test_creating_a_learner_loads_no_plots_and_no_command_line() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    for name in prol.__all__:
-        assert getattr(prol, name) is not None
-    assert set(prol.__all__) <= set(dir(prol)) | set(prol._LAZY)
+    assert set(prol.__all__) == {"Footprint", "Learner", "__version__", "check_learner", "create", "load"}
+    assert all(getattr(prol, name) is not None for name in prol.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

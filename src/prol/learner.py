@@ -63,7 +63,7 @@ class Learner(ABC):
         self.options = options
         self.seed = seed
         self.preprocessing: Preprocessing = backbone.preprocessing
-        self.predict_batch = 128
+        self.predict_batch = 64
         self.classes: list[Label] = []
         self.row_of: dict[Label, int] = {}
         self.random = torch.Generator().manual_seed(seed)
@@ -74,7 +74,7 @@ class Learner(ABC):
         return build_options(cls.Options, values)
 
     def learn(self, images: Any, labels: Any) -> None:
-        """One step on one chunk. Whatever is refused with a ValueError changes nothing."""
+        """One step on one chunk. A chunk that is refused, with a ValueError, changes nothing."""
         pixels, names = self.backbone.read(images), read_labels(labels)
         if not pixels:
             raise ValueError("the chunk is empty: learn needs at least one image")
@@ -86,7 +86,7 @@ class Learner(ABC):
             if new:
                 self._meet(new)
             self._learn(pixels, torch.tensor([self.row_of[name] for name in names], device=self.backbone.device))
-        except ValueError:  # a step that was refused, such as one whose loss is not finite, leaves no trace
+        except Exception:  # a step that failed, such as one whose loss is not finite, leaves no trace
             self.random.set_state(random)
             if before is not None:
                 self.load_state(*before)
@@ -94,7 +94,7 @@ class Learner(ABC):
 
     @torch.no_grad()
     def predict(self, images: Any) -> Tensor:
-        """Raw scores `[N, C]`, columns in the order of `classes`; `[N, 0]` before anything is learnt."""
+        """Raw scores `[N, C]`, columns in the order of `classes`; `[N, 0]` before any class is met or announced."""
         pixels = self.backbone.read(images)
         if not self.classes or not pixels:
             return torch.zeros(len(pixels), len(self.classes))
@@ -138,6 +138,10 @@ class Learner(ABC):
 
     def report(self) -> dict[str, float]:
         """Losses and rates of the last step, by name."""
+        return {}
+
+    def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
+        """Parameters as the method's paper counted them, by what was counted; empty where it did not."""
         return {}
 
     def _register(self, names: list[Label]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,20 @@ def test_an_alpha_channel_is_dropped() -> None:
     expected = list(with_alpha[..., :3])
     check(read_images(with_alpha), expected)
     check(read_images(torch.from_numpy(with_alpha).permute(0, 3, 1, 2)), expected)
-    check(read_images([Image.fromarray(image) for image in with_alpha]), expected)
+
+
+def test_what_is_transparent_in_a_pil_image_becomes_white() -> None:
+    clear = np.zeros((4, 5, 4), dtype=np.uint8)
+    clear[:2] = (200, 100, 50, 255)
+    check(read_images([Image.fromarray(clear)]), [np.where(clear[..., 3:] > 0, clear[..., :3], 255)])
+
+
+def test_a_photograph_is_read_upright_as_from_a_file(tmp_path: Path) -> None:
+    notes = Image.Exif()
+    notes[0x0112] = 6  # the camera was turned
+    Image.fromarray(random_pixels(20, 40, 3)).save(tmp_path / "a.png", exif=notes)
+    with Image.open(tmp_path / "a.png") as photograph:
+        assert [tuple(image.shape) for image in read_images([photograph])] == [(3, 40, 20)]
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "YCbCr", "HSV"])

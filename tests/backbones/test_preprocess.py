@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.backbones import Preprocessing, augmented_input, evaluation_input
+import prol
+from prol.backbones import Preprocessing, ViT, augmented_input, evaluation_input
 from prol.backbones.images import read_images
 
 CPU = torch.device("cpu")
@@ -242,3 +243,20 @@ def test_pixels_as_read_go_through_both_transforms() -> None:
     read = read_images([np.full((9, 5), 255, dtype=np.uint8), np.zeros((4, 4, 4), dtype=np.uint8)])
     torch.testing.assert_close(evaluate(read, PLAIN)[0], torch.ones(3, 16, 16).double(), rtol=0, atol=1e-9)
     assert augment(read).shape == (2, 3, 16, 16)
+
+
+@pytest.mark.parametrize("crop_pct", [0.0, -1.0, 1.5, float("nan")])
+@pytest.mark.parametrize("method", ["ncm", "head_only", "prol"])
+def test_a_crop_that_cannot_be_is_refused_by_every_method(method: str, crop_pct: float, tiny: ViT) -> None:
+    with pytest.raises(ValueError, match="crop_pct"):
+        prol.create(method, tiny, crop_pct=crop_pct, **({"blocks": 3} if method == "prol" else {}))
+
+
+def test_photographs_are_resampled_one_by_one_to_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    how, pixels = (
+        Preprocessing(size=16),
+        read_images(np.random.default_rng(0).integers(0, 256, (5, 20, 30, 3), np.uint8)),
+    )
+    together = evaluation_input(pixels, how, torch.device("cpu"), torch.float32)
+    monkeypatch.setattr("prol.backbones.preprocess._MOST_PIXELS", 1)
+    torch.testing.assert_close(evaluation_input(pixels, how, torch.device("cpu"), torch.float32), together)

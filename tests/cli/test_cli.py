@@ -64,7 +64,7 @@ def test_methods_and_datasets_are_listed(command) -> None:
 
 def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None:
     lines = command("methods", "prol").out.splitlines()
-    assert any(line.split()[:1] == ["threshold"] and line.split()[-1] == "0.8" for line in lines)
+    assert any(line.split()[:2] == ["threshold", "0.8"] for line in lines)
 
 
 def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, small_vit: str) -> None:
@@ -81,7 +81,11 @@ def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, sm
     assert "FAA" in outcome.out
     assert "task boundaries: yes, classes of next task: no" in outcome.out
     config = json.loads((tmp_path / "run/config.json").read_text())
-    assert (config["options"]["lr"], config["options"]["chunk"], config["options"]["data"]) == (0.1, 6, "digits")
+    assert (config["options"]["lr"], config["options"]["chunk"], config["options"]["coefficients"]) == (
+        0.1,
+        6,
+        "digits",
+    )
     assert (config["seed"], config["precision"], config["checkpoint_every"]) == (3, "float64", 4)
     assert (config["protocol"]["class_order"], config["protocol"]["announce"]) == ("shuffled", False)
 

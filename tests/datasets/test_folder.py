@@ -129,7 +129,7 @@ def test_the_usual_number_of_tasks_grows_with_the_classes_up_to_ten(tmp_path: Pa
 
 
 def test_no_path_a_missing_path_and_a_file_are_errors_that_show_the_layout(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"needs data=FOLDER: expected FOLDER/train/CLASS"):
+    with pytest.raises(ValueError, match=r"--data FOLDER or folder.FOLDER.: expected FOLDER/train/CLASS"):
         folder()
     with pytest.raises(FileNotFoundError, match=r"no folder '.*gone': expected FOLDER/train/CLASS"):
         folder(tmp_path / "gone")

@@ -157,6 +157,29 @@ class HoardsInSecret(ColourMeans):
         self.hidden.append(self.colours(pixels).mean(0))
 
 
+class HoardsArrays(ColourMeans):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.hidden: list[Any] = []
+
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super()._learn(pixels, rows)
+        self.hidden.append({"first": pixels[0].numpy().copy()})
+
+
+class HoardsBytes(HoardsArrays):
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        ColourMeans._learn(self, pixels, rows)
+        self.hidden.append(pixels[0].numpy().tobytes())
+
+
+class HoardsNowAndThen(HoardsInSecret):
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        ColourMeans._learn(self, pixels, rows)
+        if self.steps % 5 == 0:
+            self.hidden.append(self.colours(pixels).mean(0))
+
+
 class TakesLabelsAsText(ColourMeans):
     def learn(self, images: Any, labels: Any) -> None:
         super().learn(images, [str(label) for label in labels])
@@ -197,6 +220,9 @@ BROKEN: dict[type[Learner], str] = {
     HoardsInItsState: "memory_is_bounded",
     HoardsInJson: "memory_is_bounded",
     HoardsInSecret: "memory_is_bounded",
+    HoardsArrays: "memory_is_bounded",
+    HoardsBytes: "memory_is_bounded",
+    HoardsNowAndThen: "memory_is_bounded",
     TakesLabelsAsText: "labels_may_be_text_or_numbers",
     WaitsForAnnouncements: "classes_need_no_announcement",
     SwallowsMistakes: "bad_input_changes_nothing",

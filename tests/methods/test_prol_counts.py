@@ -30,7 +30,7 @@ def counts(backbone: ViT, classes: int, **options: Any) -> tuple[int, int]:
     ("classes", "options", "expected"),
     [
         (200, {}, (213_396, 365_640)),
-        (200, {"data": "imagenet_r"}, (213_396, 365_640)),
+        (200, {"coefficients": "imagenet_r"}, (213_396, 365_640)),
         (200, {"tune_norms": False}, (174_996, 327_240)),
         (200, {"preset": "released"}, (213_396, 365_640)),
     ],
@@ -43,8 +43,8 @@ def test_imagenet_r_has_the_papers_numbers(
 
 
 def test_cifar100_and_cub_have_the_papers_numbers_in_the_first_task(base: ViT) -> None:
-    assert counts(base, 100, data="cifar100")[0] == 127_098
-    assert counts(base, 200, data="cub200")[0] == 213_588
+    assert counts(base, 100, coefficients="cifar100")[0] == 127_098
+    assert counts(base, 200, coefficients="cub200")[0] == 213_588
 
 
 def test_components_that_are_off_are_not_counted(base: ViT) -> None:

@@ -18,7 +18,7 @@ def read(**values: Any) -> PROLOptions:
 def test_the_defaults_are_the_paper_preset_with_imagenet_rs_coefficients() -> None:
     o = read()
     assert o == PROLOptions()
-    assert (o.preset, o.data) == ("paper", "imagenet_r")
+    assert (o.preset, o.coefficients) == ("paper", "imagenet_r")
     assert (o.intra, o.inter, o.sim, o.ort, o.gen) == (1.0, 0.03, 1.0, 1.0, 0.1)
     assert (o.lr, o.chunk, o.lr_scaling, o.clip) == (0.05, 10, True, None)
     assert (o.hsu, o.threshold, o.t_max, o.eta_min, o.norm_eta_min) == (True, 0.8, 20, 0.0005, "absolute")
@@ -49,7 +49,7 @@ def test_the_defaults_are_the_paper_preset_with_imagenet_rs_coefficients() -> No
 def test_coefficients_follow_the_data_set(
     data: str, inter: float, threshold: float, lr: float, clip: float | None, blocks: int
 ) -> None:
-    o = read(data=data)
+    o = read(coefficients=data)
     assert (o.inter, o.threshold, o.lr, o.clip, o.blocks) == (inter, threshold, lr, clip, blocks)
 
 
@@ -61,7 +61,7 @@ def test_the_paper_has_coefficients_for_four_data_sets() -> None:
     ("data", "effective"), [("cifar100", 0.000390625), ("imagenet_r", 0.001953125), ("cub200", 0.001953125)]
 )
 def test_effective_rates_are_those_of_the_table(data: str, effective: float) -> None:
-    o = read(data=data)
+    o = read(coefficients=data)
     assert o.lr * o.chunk / 256 == effective
 
 
@@ -130,15 +130,15 @@ def test_the_full_row_is_the_method_itself() -> None:
 
 
 def test_what_is_given_wins_over_ablation_preset_and_data() -> None:
-    o = read(data="cifar100", preset="literal", ablation="keys", blocks=3, eta_min=0.1, hsu=True, ort="0.5")
+    o = read(coefficients="cifar100", preset="literal", ablation="keys", blocks=3, eta_min=0.1, hsu=True, ort="0.5")
     assert (o.blocks, o.eta_min, o.hsu, o.ort) == (3, 0.1, True, 0.5)
     assert (o.threshold, o.tune_norms, o.gen) == (0.3, False, 0.0)
-    assert read(data="cifar100", clip=None).clip is None
-    assert read(data="cifar100", clip="none").clip is None
+    assert read(coefficients="cifar100", clip=None).clip is None
+    assert read(coefficients="cifar100", clip="none").clip is None
 
 
 def test_a_value_equal_to_the_default_still_counts_as_given() -> None:
-    assert read(data="cifar100", blocks=5).blocks == 5
+    assert read(coefficients="cifar100", blocks=5).blocks == 5
     assert read(preset="literal", tune_norms=True).tune_norms
     assert read(preset="released", similarity_factor="per_sample").similarity_factor == "per_sample"
 
@@ -154,7 +154,7 @@ def test_texts_resolve_as_values_do() -> None:
 
 
 def test_resolved_options_resolve_to_themselves() -> None:
-    for values in ({"data": "cifar100"}, {"preset": "released"}, {"preset": "literal", "ablation": "keys"}):
+    for values in ({"coefficients": "cifar100"}, {"preset": "released"}, {"preset": "literal", "ablation": "keys"}):
         resolved = read(**values)
         assert read(**asdict(resolved)) == resolved
 
@@ -171,8 +171,6 @@ def test_resolved_options_resolve_to_themselves() -> None:
         ({"lr": "inf"}, "lr"),
         ({"eps_a": -0.1}, "eps_a"),
         ({"clip": 0}, "clip=none"),
-        ({"crop_pct": 0}, "crop_pct"),
-        ({"crop_pct": 1.5}, "crop_pct"),
         ({"preset": "papier"}, "paper, released, literal"),
         ({"ablation": "nothing"}, "ft_inter"),
         ({"query": "pixels"}, "class_feature, class_token, patch_embedding"),

@@ -274,7 +274,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"generator_bias": False},
     {"scalers": False},
     {"hsu": False},
-    {"data": "cifar100", "blocks": 4},
+    {"coefficients": "cifar100", "blocks": 4},
 ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from golden_files import golden
-from prol.parts.prompt_source import Chosen, Factor, Generator, PromptShape, PromptSource
+from prol.parts.prompt_source import Chosen, Factor, Generator, PromptShape, PromptSource, nearest
 from prol.parts.similarity import cosine_pairs, cosine_to_all
 
 CPU = torch.device("cpu")
@@ -20,7 +22,17 @@ def make(
     """A source with the recorded tables of the eight classes met so far."""
     recorded = golden("prompt_generation")
     shape = PromptShape(
-        width=64, heads=4, blocks=3, length=5, bias=bias, layer_sum=layer_sum, factor=factor, detach_factor=False
+        width=64,
+        heads=4,
+        blocks=3,
+        length=5,
+        generator=True,
+        keys=True,
+        scalers=True,
+        bias=bias,
+        layer_sum=layer_sum,
+        factor=factor,
+        detach_factor=False,
     )
     source = PromptSource(shape, torch.Generator(), CPU, dtype)
     source.load(
@@ -64,7 +76,7 @@ def of_task_two(query: Tensor) -> Tensor:
 @DTYPES
 def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
     recorded, source, query = golden("prompt_generation"), make(dtype=dtype), features(dtype)
-    rows = source.nearest(query)
+    rows = nearest(source.cosines(query))
     assert torch.equal(rows, recorded["intended.eval.class"])
     torch.testing.assert_close(
         cosine_to_all(query, source.keys.rows).double(), recorded["eval.cosine"], rtol=0, atol=1e-6
@@ -82,7 +94,7 @@ def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> Non
 def test_cosines_agree_with_the_golden_ones_to_nine_digits() -> None:
     recorded, source = golden("prompt_generation"), make()
     torch.testing.assert_close(cosine_to_all(features(), source.keys.rows), recorded["eval.cosine"], rtol=0, atol=1e-9)
-    rows = source.nearest(features())
+    rows = nearest(source.cosines(features()))
     torch.testing.assert_close(
         cosine_pairs(features(), source.keys.rows[rows]), recorded["intended.eval.s"], rtol=0, atol=1e-9
     )
@@ -96,7 +108,7 @@ def test_cosines_agree_with_the_golden_ones_to_nine_digits() -> None:
 def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) -> None:
     recorded, source = golden("prompt_generation"), make(dtype=dtype)
     query = features(dtype)[recorded["train_task2.rows"]]
-    rows = source.nearest(query, of_task_two(query))
+    rows = nearest(source.cosines(query), of_task_two(query))
     assert torch.equal(rows, recorded["intended.train_task2.class"])
     own = stacked(source.prefixes(query, choose(source, rows), source.generator, first_candidate=4))
     close(own, "intended.train_task2.P", dtype)
@@ -106,7 +118,7 @@ def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) ->
 @DTYPES
 def test_released_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
     source, query = make("released", dtype=dtype), features(dtype)
-    rows = source.nearest(query)
+    rows = nearest(source.cosines(query))
     close(stacked(source.prefixes(query, choose(source, rows), source.generator)), "released.eval.P", dtype)
 
 
@@ -114,7 +126,7 @@ def test_released_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> Non
 def test_released_prompts_collapse_to_the_shifters_when_no_sample_is_nearest_to_class_0(dtype: torch.dtype) -> None:
     source = make("released", dtype=dtype)
     query = features(dtype)[golden("prompt_generation")["released.eval_no_class0.rows"]]
-    rows = source.nearest(query)
+    rows = nearest(source.cosines(query))
     assert 0 not in rows
     prompts = stacked(source.prefixes(query, choose(source, rows), source.generator))
     close(prompts, "released.eval_no_class0.P", dtype)
@@ -127,7 +139,7 @@ def test_released_prompts_collapse_to_the_shifters_when_no_sample_is_nearest_to_
 def test_released_prompts_in_training_take_the_rows_of_the_first_task(dtype: torch.dtype) -> None:
     source = make("released", dtype=dtype)
     query = features(dtype)[golden("prompt_generation")["train_task2.rows"]]
-    rows = source.nearest(query, of_task_two(query))
+    rows = nearest(source.cosines(query), of_task_two(query))
     chosen = choose(source, rows, table_rows=rows - 4)
     prompts = stacked(source.prefixes(query, chosen, source.generator, first_candidate=4))
     close(prompts, "released.train_task2.P", dtype)
@@ -141,7 +153,7 @@ def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> Non
     labels = recorded["labels"][recorded["train_task2.rows"]]
     similarity = cosine_pairs(query, source.keys.rows[labels]).mean()
     torch.testing.assert_close(similarity, recorded["train_task2.sim_mean_cos"], rtol=0, atol=1e-9)
-    old = source.nearest(query, (torch.arange(8) < 4).expand(len(query), -1))
+    old = nearest(source.cosines(query), (torch.arange(8) < 4).expand(len(query), -1))
     value = orthogonality(source.keys.rows[labels], source.keys.rows[old])
     torch.testing.assert_close(value, recorded["train_task2.L_ort"], rtol=0, atol=1e-9)
 
@@ -152,7 +164,7 @@ def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> Non
 def test_a_factor_of_one_leaves_the_generated_values_and_zero_leaves_the_shifters() -> None:
     query = features()
     one, zero, plain = make("one"), make("zero"), make()
-    rows = plain.nearest(query)
+    rows = nearest(plain.cosines(query))
     strength = cosine_pairs(query, plain.keys.rows[rows]).view(-1, 1, 1, 1, 1)
     of_one = stacked(one.prefixes(query, choose(one, rows), one.generator))
     of_plain = stacked(plain.prefixes(query, choose(plain, rows), plain.generator))
@@ -167,7 +179,7 @@ def test_without_keys_every_position_is_the_generated_value() -> None:
     prompts = stacked(source.prefixes(query, None, source.generator))
     assert torch.equal(prompts, prompts[..., :1, :].expand_as(prompts))
     of_one = make("one")
-    rows = of_one.nearest(query)
+    rows = nearest(of_one.cosines(query))
     expected = stacked(of_one.prefixes(query, choose(of_one, rows), of_one.generator))[..., 0, :]
     torch.testing.assert_close(prompts[..., 0, :], expected, rtol=0, atol=0)
 
@@ -183,8 +195,8 @@ def test_without_a_bias_the_generator_is_linear() -> None:
 @pytest.mark.parametrize("detach", [False, True])
 def test_the_factor_moves_keys_unless_it_is_detached(detach: bool) -> None:
     source, query = make(), features()
-    source.shape = PromptShape(64, 4, 3, 5, True, False, "per_sample", detach)
-    rows = source.nearest(query)
+    source.shape = replace(source.shape, detach_factor=detach)
+    rows = nearest(source.cosines(query))
     keys = source.keys.rows[rows].requires_grad_()
     weight = source.generator.weight.clone().requires_grad_()
     chosen = Chosen(rows, keys, source.scaler.rows[rows], source.shifter.rows[rows])
@@ -198,8 +210,7 @@ def test_the_factor_moves_keys_unless_it_is_detached(detach: bool) -> None:
 
 
 def test_new_classes_have_random_keys_scalers_one_and_shifters_zero() -> None:
-    shape = PromptShape(64, 4, 3, 5, True, True, "per_sample", False)
-    source = PromptSource(shape, torch.Generator().manual_seed(0), CPU, torch.float64)
+    source = PromptSource(make().shape, torch.Generator().manual_seed(0), CPU, torch.float64)
     source.add_classes(40, torch.Generator().manual_seed(1))
     keys = source.keys.rows
     assert keys.shape == (40, 64)
@@ -218,6 +229,6 @@ def test_ties_between_keys_take_the_lowest_row() -> None:
     source, query = make(), features()
     source.keys.rows[5] = source.keys.rows[0]
     source.keys.rows[7] = source.keys.rows[2]
-    nearest = source.nearest(source.keys.rows[[7, 5, 2]].clone())
-    assert nearest.tolist() == [2, 0, 2]
-    assert source.nearest(query).shape == (7,)
+    found = nearest(source.cosines(source.keys.rows[[7, 5, 2]].clone()))
+    assert found.tolist() == [2, 0, 2]
+    assert nearest(source.cosines(query)).shape == (7,)

@@ -175,18 +175,31 @@ def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_p
 
 
 def test_a_command_killed_while_its_log_grows_ends_as_if_it_had_not_been(tmp_path: Path, small_vit: str) -> None:
-    whole = start(small_plan(small_vit, "prol", limit_per_class=8, checkpoint_every=3), tmp_path / "whole")
-    plan = ["run", "prol", "digits", "blocks=2", "--backbone", small_vit, "--device", "cpu", "--threads", "1"]
-    plan += ["--limit-per-class", "8", "--tasks", "3", "--chunk", "5", "--checkpoint-every", "3"]
+    compare_killed_run(tmp_path, small_vit, "prol", kills=2, seed=5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("method", ["prol", "ncm", "head_only"])
+def test_a_command_killed_again_and_again_ends_as_if_it_had_not_been(
+    tmp_path: Path, small_vit: str, method: str, seed: int
+) -> None:
+    compare_killed_run(tmp_path, small_vit, method, kills=5, seed=seed)
+
+
+def compare_killed_run(place: Path, backbone: str, method: str, kills: int, seed: int) -> None:
+    """Kills a run when its log has reached seeded lengths, resumes it, and compares it with an unbroken one."""
+    whole = start(small_plan(backbone, method, limit_per_class=8, checkpoint_every=3), place / "whole")
+    plan = ["run", method, "digits", *(["blocks=2"] if method == "prol" else []), "--backbone", backbone]
+    plan += ["--device", "cpu", "--threads", "1", "--limit-per-class", "8", "--tasks", "3", "--chunk", "5"]
     lines = len(whole.events.read_text().splitlines())
-    instants = sorted(random.Random(5).sample(range(1, lines - 1), 2))
-    command = [*plan, "--out", str(tmp_path / "run")]
-    for instant in instants:
-        kill_when_log_has(instant, command, tmp_path / "run/events.jsonl")
-        assert not (tmp_path / "run/result.json").exists()
-        command = ["resume", str(tmp_path / "run")]
+    command = [*plan, "--checkpoint-every", "3", "--out", str(place / "run")]
+    for instant in sorted(random.Random(seed).sample(range(1, lines - 1), kills)):
+        kill_when_log_has(instant, command, place / "run/events.jsonl")
+        assert not (place / "run/result.json").exists()
+        command = ["resume", str(place / "run")]
     assert "Written to" in run_command(command)
-    assert contents(tmp_path / "run") == contents(whole.path)
+    assert contents(place / "run") == contents(whole.path)
 
 
 PROL = [sys.executable, "-c", "from prol.cli.app import main; main()"]

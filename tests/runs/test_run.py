@@ -64,14 +64,17 @@ def test_another_seed_gives_another_stream(tmp_path: Path, small_vit: str) -> No
 
 def test_a_method_hears_of_chunk_size_and_data_unless_told_otherwise(tmp_path: Path, small_vit: str) -> None:
     folder = start(small_plan(small_vit, "prol"), tmp_path / "implied").path
-    assert (read(folder / "config.json")["options"]["chunk"], read(folder / "config.json")["options"]["data"]) == (
+    assert (
+        read(folder / "config.json")["options"]["chunk"],
+        read(folder / "config.json")["options"]["coefficients"],
+    ) == (
         5,
         "digits",
     )
-    plan = small_plan(small_vit, "prol", options={"blocks": "2", "chunk": "64", "data": "cub200"})
+    plan = small_plan(small_vit, "prol", options={"blocks": "2", "chunk": "64", "coefficients": "cub200"})
     folder = start(plan, tmp_path / "given").path
     options = read(folder / "config.json")["options"]
-    assert (options["chunk"], options["data"], options["threshold"]) == (64, "cub200", 0.3)
+    assert (options["chunk"], options["coefficients"], options["threshold"]) == (64, "cub200", 0.3)
 
 
 def test_surplus_classes_are_left_out_only_as_the_published_code_does(tmp_path: Path, small_vit: str) -> None:
@@ -196,3 +199,13 @@ def test_listeners_get_the_time_an_event_took_without_their_own() -> None:
 
     tell(events(), [slow, slow], clock=lambda: now[0])
     assert heard == [2.0, 2.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("changes", [{"class_order": "shuffled"}, {"options": {"preset": "released", "chunk": "3"}}])
+def test_the_released_preset_refuses_other_orders_and_batches(
+    tmp_path: Path, small_vit: str, changes: dict[str, Any]
+) -> None:
+    plan = small_plan(small_vit, "prol", **({"options": {"preset": "released", "blocks": "2"}} | changes))
+    with pytest.raises(ValueError, match="preset released needs --class-order label"):
+        start(plan, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

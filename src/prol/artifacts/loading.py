@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from prol import registry
 from prol.artifacts.atomic import current_folder
-from prol.artifacts.saving import FORMAT, META_FILE, MODEL_FILE
+from prol.artifacts.saving import FORMAT, META_FILE, MODEL_FILE, WRITTEN
 from prol.artifacts.tensors import file_sha256, read_tensors
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def load(
         folder: what `learner.save` wrote.
         backbone: an open one to use; without it, the one named in the artifact is opened.
         device: where to open the backbone.
-        precision: of the backbone to open; as saved when not given.
+        precision: of the backbone to open; as saved when not given, but float32 for bf16 on a CPU.
         method: the learner's class, for a method that is not registered under a name.
     """
     place = current_folder(Path(folder).resolve())
@@ -42,7 +42,7 @@ def load(
     if kind.name != meta["method"]:
         raise ValueError(f"{place} was saved by method {meta['method']!r}, not by {kind.name!r}")
     if backbone is None:
-        backbone = _open_backbone(meta["backbone"]["name"], device, precision or meta["precision"])
+        backbone = _open_backbone(meta["backbone"]["name"], device, precision, meta["precision"])
     _require_same_weights(backbone, meta["backbone"], place)
     learner = kind(backbone, kind.read_options(meta["options"]), meta["seed"])
     _require_same_preprocessing(learner, meta["preprocessing"], place)
@@ -62,6 +62,7 @@ def _read_meta(place: Path) -> dict[str, Any]:
     try:
         meta: dict[str, Any] = json.loads((place / META_FILE).read_text(encoding="utf-8"))
         version = meta["format"]
+        _ = [meta[name] for name in WRITTEN]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{place / META_FILE} is damaged: {error}; copy the folder again") from error
     if version != FORMAT:
@@ -71,9 +72,12 @@ def _read_meta(place: Path) -> dict[str, Any]:
     return meta
 
 
-def _open_backbone(name: str, device: str, precision: str) -> Backbone:
-    from prol.backbones import open_backbone
+def _open_backbone(name: str, device: str, precision: str | None, saved: str) -> Backbone:
+    from prol.backbones import open_backbone, pick_device
 
+    if precision is None:
+        # What is learnt is float32 in both; only the frozen trunk is read differently.
+        precision = "float32" if saved == "bf16" and pick_device(device).type == "cpu" else saved
     return open_backbone(name, device=device, precision=precision)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 MODEL_FILE = "model.safetensors"
 META_FILE = "meta.json"
+WRITTEN = ("method", "options", "seed", "precision", "backbone", "preprocessing", "classes", "state", "model_sha256")
+"""What every `meta.json` of this format holds, besides the format and the version of prol."""
 
 
 def save(learner: Learner, folder: str | Path) -> None:

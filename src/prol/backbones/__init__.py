@@ -1,7 +1,7 @@
 """Networks that turn images into features: timm ViTs with prefixes and taps, and their preprocessing."""
 
 from prol.backbones.base import Backbone
-from prol.backbones.opening import BUILT_IN, PAPER, open_backbone
+from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device
 from prol.backbones.preprocess import Augment, InputRange, Preprocessing, augmented_input, evaluation_input
 from prol.backbones.vit import Encoded, Prefix, ViT, prefix_attention
 
@@ -18,5 +18,6 @@ __all__ = [
     "augmented_input",
     "evaluation_input",
     "open_backbone",
+    "pick_device",
     "prefix_attention",
 ]

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prol.pictures import rgb_array
+
 
 def read_images(images: Any) -> list[Tensor]:
     """Validated images as uint8 tensors `[3, H, W]` that share no memory with what was handed over.
@@ -37,7 +39,7 @@ def read_images(images: Any) -> list[Tensor]:
 
 def _read_one(image: Any) -> Tensor:
     if hasattr(image, "convert"):
-        return _to_rgb(torch.from_numpy(np.array(image.convert("RGB"))), channels_last=True)
+        return _to_rgb(torch.from_numpy(rgb_array(image)), channels_last=True)
     if isinstance(image, np.ndarray | Tensor):
         tensor = _as_tensor(image)
         if tensor.ndim not in (2, 3):

@@ -52,7 +52,8 @@ def open_backbone(
         if shapes_only:
             model, sha256 = _create(architecture, device="meta"), ""
         else:
-            model, sha256 = _from_file(architecture, _fetch(architecture))
+            name, weights = _fetch(architecture)
+            model, sha256 = _from_file(architecture, weights)
         preprocessing = _preprocessing_of(model)
     elif source.split(":")[0] == "random":
         model, sha256 = _random(architecture, source, shapes_only)
@@ -96,11 +97,12 @@ def pick_precision(precision: str, place: torch.device) -> str:
 
 
 def cast(model: nn.Module, precision: str) -> nn.Module:
-    """float32 or float64 throughout; bf16 leaves LayerNorms, class token and positions in float32."""
+    """float32 or float64 throughout; bf16 leaves what acts on the residual stream (norms, positions) in float32."""
     model = model.to(torch.float64 if precision == "float64" else torch.float32)
     if precision == "bf16":
         for name, parameter in model.named_parameters():
-            if "norm" not in name and name not in ("cls_token", "pos_embed"):
+            on_residual = "norm" in name and ".attn." not in name and ".mlp." not in name
+            if not on_residual and name not in ("cls_token", "pos_embed"):
                 parameter.data = parameter.data.to(torch.bfloat16)
     return model
 
@@ -149,22 +151,28 @@ def _random(architecture: str, source: str, shapes_only: bool) -> tuple[nn.Modul
     return model, digest.hexdigest()
 
 
-def _fetch(name: str) -> Path:
-    """The weights file of an `arch.tag` from the model hub's cache, or from the hub itself when online."""
+def _fetch(name: str) -> tuple[str, Path]:
+    """The full `arch.tag` and its weights file, from the model hub's cache, or from the hub itself when online."""
     import timm
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import logging as hub_logging
 
     _create(name, device="meta")  # refuses names that timm does not know
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.hf_hub_id:
         raise ValueError(f"timm has no weights for {name!r}; use {name}@FILE.safetensors or {name}@random")
+    loudness = hub_logging.get_verbosity()
+    hub_logging.set_verbosity(logging.ERROR)  # its retries would hide our one line
     try:
-        return Path(hf_hub_download(config.hf_hub_id, "model.safetensors"))
+        weights = Path(hf_hub_download(config.hf_hub_id, "model.safetensors"))
     except Exception as error:  # the hub client has many ways to be offline
         raise FileNotFoundError(
             f"weights of {name!r} are not in the hub cache and the model hub did not answer ({type(error).__name__}); "
             f"fetch model.safetensors of {config.hf_hub_id} and use --backbone {name}@PATH/model.safetensors"
         ) from error
+    finally:
+        hub_logging.set_verbosity(loudness)
+    return f"{config.architecture}.{config.tag}" if config.tag else name, weights
 
 
 def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tuple[nn.Module, str]:

@@ -8,6 +8,7 @@ two matrix products.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +17,8 @@ from torch import Tensor
 
 InputRange = Literal["backbone", "unit", "symmetric"]
 Augment = Literal["none", "crop_flip"]
+
+_MOST_PIXELS = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,10 @@ class Preprocessing:
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
 
+    def __post_init__(self) -> None:
+        if not 0 < self.crop_pct <= 1:
+            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
+
     def overridden(self, input_range: InputRange = "backbone", crop_pct: float | None = None) -> Preprocessing:
         """The same with a method's own choice of value range and crop."""
         ranges = {"unit": ((0.0,) * 3, (1.0,) * 3), "symmetric": ((0.5,) * 3, (0.5,) * 3)}
@@ -41,10 +48,10 @@ class Preprocessing:
 
 def evaluation_input(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The deterministic transform: `[N, 3, size, size]`."""
-    sides = torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64)
+    sides = torch.tensor([image.shape[-2:] for image in pixels])
     # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
-    resized = (sides / sides.amin(1, keepdim=True) * math.floor(how.size / how.crop_pct)).floor()
-    scale = sides / resized
+    resized = sides * math.floor(how.size / how.crop_pct) // sides.amin(1, keepdim=True)
+    scale = sides.double() / resized
     boxes = torch.stack([((resized - how.size) / 2).round() * scale, how.size * scale], dim=2)
     return _resample(pixels, boxes, how, how.interpolation, device, dtype)
 
@@ -95,8 +102,8 @@ def _resample(
         by_shape.setdefault(image.shape, []).append(i)
     out = torch.empty(len(pixels), 3, how.size, how.size, device=device, dtype=dtype)
     mean, std = (torch.tensor(v, device=device, dtype=dtype).view(3, 1, 1) for v in (how.mean, how.std))
-    for shape, rows in by_shape.items():
-        batch = torch.stack([pixels[i] for i in rows]).to(device, dtype) / 255
+    for shape, rows in _bounded(by_shape):
+        batch = torch.stack([pixels[i] for i in rows]).to(device).to(dtype).div_(255)  # bytes travel, not floats
         place = boxes[rows]
         weights = [
             filter_weights(place[:, axis], shape[axis + 1], how.size, interpolation, crop_first).to(device, dtype)
@@ -106,6 +113,14 @@ def _resample(
         resized = weights[0].unsqueeze(1) @ batch @ weights[1].transpose(1, 2).unsqueeze(1)
         out[rows] = (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
     return out
+
+
+def _bounded(by_shape: dict[torch.Size, list[int]]) -> Iterator[tuple[torch.Size, list[int]]]:
+    """The same groups, cut so that one is not much above `_MOST_PIXELS`: large photographs go one by one."""
+    for shape, rows in by_shape.items():
+        most = max(1, _MOST_PIXELS // (shape[1] * shape[2]))
+        for start in range(0, len(rows), most):
+            yield shape, rows[start : start + most]
 
 
 def filter_weights(boxes: Tensor, source: int, size: int, interpolation: str, crop_first: bool) -> Tensor:

@@ -45,7 +45,6 @@ class ViT(nn.Module):
         self.model = model.requires_grad_(False).eval()
         self.name, self.sha256 = name, sha256
         self.preprocessing, self.precision = preprocessing, precision
-        self.trainable = "none"
         self.depth = len(self.model.blocks)
         self.width = int(self.model.embed_dim)
         self.heads = int(self.model.blocks[0].attn.num_heads)
@@ -106,7 +105,6 @@ class ViT(nn.Module):
         twin = copy.copy(self)
         twin._modules = dict(self._modules)
         twin.model = copy.deepcopy(self.model, memo=frozen)
-        twin.trainable = trainable
         for name, parameter in twin.model.named_parameters():
             parameter.requires_grad_(name in names)
         return twin

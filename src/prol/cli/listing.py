@@ -31,11 +31,12 @@ def methods(
             shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
             table.add_row(option, shown, allowed[option])
     else:
-        for title in ("method", "family", "what it is", "source"):
+        for title in ("method", "family", "keeps samples", "what it is", "source"):
             table.add_column(title)
         for known in sorted(registry.names("methods")):
             kind = registry.method(known)
-            table.add_row(known, kind.family, _first_line(kind), kind.citation)
+            keeps = "yes" if kind.keeps_samples else "no"
+            table.add_row(known, kind.family, keeps, _first_line(kind), kind.citation)
     output().print(table)
 
 

@@ -61,7 +61,7 @@ def folder(data: str | Path | None = None, seed: int = 0, test_share: float = 0.
 
 def _existing(data: str | Path | None) -> Path:
     if data is None:
-        raise ValueError(f"data set 'folder' needs data=FOLDER: {_LAYOUT}")
+        raise ValueError(f"data set 'folder' needs to know where it is, --data FOLDER or folder(FOLDER): {_LAYOUT}")
     root = Path(data).expanduser()
     if not root.exists():
         raise FileNotFoundError(f"no folder {str(root)!r}: {_LAYOUT}")

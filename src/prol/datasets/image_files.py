@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from prol.datasets.base import Loaded, Unreadable
+from prol.pictures import rgb_array
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
@@ -51,20 +52,7 @@ def decode(path: Path) -> NDArray[np.uint8]:
     """An image file as uint8 RGB `[H, W, 3]`, upright, whatever its mode; what is transparent becomes white."""
     with Image.open(path) as file:
         file.load()
-        image = _upright(file)
-        if image.mode.startswith("I"):  # 16 bits of grey: Pillow would cut them off at 255 instead of scaling
-            return np.repeat((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8)[..., None], 3, axis=-1)
-        if image.has_transparency_data:
-            layered = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered)
-        return np.array(image.convert("RGB"))
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # broken notes about the picture do not spoil the picture
-        return image
+        return rgb_array(file)
 
 
 def _reason(path: Path, error: Exception) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,7 +28,7 @@ from prol.evaluation.lesson import (
     same_bits,
     teach,
 )
-from prol.evaluation.live_tensors import kept_by_graph, watching_tensors
+from prol.evaluation.live_tensors import bytes_held, kept_by_graph, watching_tensors
 from prol.labels import Label
 from prol.learner import Amount, Learner
 
@@ -52,7 +51,7 @@ def predict_before_learning(subject: Subject) -> None:
 
 
 def scores_have_a_column_for_each_class(subject: Subject) -> None:
-    """After every learn, scores are float32 `[N, C]`, finite, on the CPU."""
+    """After every learn, scores are float32 `[N, C]` without NaN, on the CPU."""
     learner = subject.fresh()
     for number in range(len(LESSON)):
         teach(learner, LESSON[number : number + 1])
@@ -174,15 +173,14 @@ def memory_is_bounded(subject: Subject) -> None:
     """Learning on with the same classes does not need ever more memory."""
     learner = teach(subject.fresh(), LESSON[:2])
     with watching_tensors() as made_since:
-        sizes = [_sizes(learner, made_since)]
-        for window in range(3):
+        sizes = []
+        for window in range(6):
             teach(learner, [make_chunk(TASKS[0], 20 + 2 * window), make_chunk(TASKS[0], 21 + 2 * window)])
             sizes.append(_sizes(learner, made_since))
     for what in sizes[0]:
+        # The first windows may bring a mode or a buffer that comes once; after them nothing may grow.
         history = [size[what] for size in sizes]
-        # A single rise may be a mode or a buffer that comes once; a rise every time never ends.
-        rising = all(after > before for before, after in pairwise(history))
-        _require(not rising, f"{what} grow with every step on the same classes: {history}")
+        _require(history[-1] <= history[1], f"{what} grow with the steps on the same classes: {history}")
 
 
 def labels_may_be_text_or_numbers(subject: Subject) -> None:
@@ -284,7 +282,12 @@ def _sizes(learner: Learner, made_since: Callable[[], list[Tensor]]) -> dict[str
     stored = Amount.of(*tensors.values()).bytes
     del tensors
     alive = Amount.of(*made_since()).bytes
-    return {"bytes of the state": stored, "values in its JSON": count_values(meta), "bytes of live tensors": alive}
+    return {
+        "bytes of the state": stored,
+        "values in its JSON": count_values(meta),
+        "bytes of live tensors": alive,
+        "bytes of arrays and texts held": bytes_held(learner.__dict__, besides=learner.backbone),
+    }
 
 
 def _require_refusal(what: str, verb: Callable[..., Any], *given: Any) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 
@@ -25,6 +27,23 @@ def _tensors_alive() -> list[Tensor]:
     gc.collect()
     # type() and not isinstance(): some objects answer for another class, or act, when asked for theirs.
     return [thing for thing in gc.get_objects() if issubclass(type(thing), Tensor)]
+
+
+def bytes_held(start: object, besides: object) -> int:
+    """Bytes of the arrays, texts and byte strings that can be reached from `start`, but not through `besides`."""
+    total, seen, waiting = 0, {id(besides)}, [start]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or isinstance(thing, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.ndarray):
+            total += thing.nbytes
+        elif isinstance(thing, str | bytes | bytearray):
+            total += len(thing)
+        elif not issubclass(type(thing), Tensor):  # those are counted elsewhere
+            waiting.extend(gc.get_referents(thing))
+    return total
 
 
 def kept_by_graph(tensors: Iterable[Tensor]) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange
+from prol.backbones import Augment, Backbone, InputRange, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts import losses
@@ -41,8 +41,11 @@ class HeadOnlyOptions:
     def __post_init__(self) -> None:
         if self.inter == 0 and self.intra == 0:
             raise ValueError("inter and intra are both 0, so nothing would be learnt: give one of them a weight")
-        if self.chunk < 1:
-            raise ValueError(f"chunk must be at least 1, got {self.chunk}")
+        for name in ("chunk", "task_min_classes", "task_min_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.lr < float("inf"):
+            raise ValueError(f"lr must be a finite number of at least 0, got {self.lr}")
 
 
 class HeadOnly(Learner):
@@ -106,7 +109,7 @@ class HeadOnly(Learner):
         self._last = {"inter": inter.item(), "intra": intra.item(), "total": total.item(), "lr": lr}
 
     def _scores(self, pixels: list[Tensor]) -> Tensor:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, "none", self.random)
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return F.linear(self.backbone.features(inputs), self.weight.rows, self.bias.rows)
 
     def report(self) -> dict[str, float]:

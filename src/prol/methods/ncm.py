@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange
+from prol.backbones import Augment, Backbone, InputRange, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.inputs import training_input
@@ -52,18 +52,17 @@ class NCM(Learner):
 
     @torch.no_grad()
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        features = self._features(pixels, self.options.augment).double()
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        features = self.backbone.features(inputs).double()
         self.sums.rows.index_add_(0, rows, features)
         self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
 
     def _scores(self, pixels: list[Tensor]) -> Tensor:
-        features = self._features(pixels, "none").double()
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        features = self.backbone.features(inputs).double()
         means = self.sums.rows / self.counts.rows.clamp(min=1).unsqueeze(1)
         scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)
         return scores.masked_fill(self.counts.rows == 0, -torch.inf)  # announced, but nothing seen of it yet
-
-    def _features(self, pixels: list[Tensor], augment: Augment) -> Tensor:
-        return self.backbone.features(training_input(pixels, self.preprocessing, self.backbone, augment, self.random))
 
     def footprint(self) -> Footprint:
         nothing = Amount(0, 0)

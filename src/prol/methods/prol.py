@@ -19,7 +19,7 @@ from prol.parts.hard_soft import HardSoft
 from prol.parts.heads import TaskHeads
 from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
-from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource
+from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource, nearest
 from prol.parts.similarity import cosine_pairs
 from prol.parts.tasks import TaskClock
 
@@ -56,9 +56,18 @@ class PROL(Learner):
         self.working = backbone.fork("norms" if o.tune_norms else "none")
         device, dtype = backbone.device, backbone.dtype
         shape = PromptShape(
-            backbone.width, backbone.heads, o.blocks, o.length, o.generator_bias, o.layer_sum, o.similarity_factor,
-            o.detach_factor,
-        )  # fmt: skip
+            width=backbone.width,
+            heads=backbone.heads,
+            blocks=o.blocks,
+            length=o.length,
+            generator=o.generator,
+            keys=o.keys,
+            scalers=o.scalers,
+            bias=o.generator_bias,
+            layer_sum=o.layer_sum,
+            factor=o.similarity_factor,
+            detach_factor=o.detach_factor,
+        )
         self.source = PromptSource(shape, self.random, device, dtype)
         self.heads = TaskHeads(backbone.width, device, dtype)
         self.adam = Adam()
@@ -114,7 +123,7 @@ class PROL(Learner):
         gradients = part_gradients(values["total"], parts)
         if self.options.clip is not None:
             gradients = losses.clip_together(gradients, self.options.clip)
-        report = {name: value.item() for name, value in values.items()}
+        report = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))  # one wait for the device
         if bool((rows >= self.clock.first_row).any()):  # old classes alone do not tell how well the task is learnt
             self.pace.observe(report["ce"])
         lr, norm_lr = self._rates()
@@ -173,9 +182,10 @@ class PROL(Learner):
         o, first, source = self.options, self.clock.first_row, self.source
         every = torch.arange(len(self.classes), device=rows.device)
         # Candidates in training are the task's own classes; a sample of an older class may take any, as at test.
-        nearest = source.nearest(query, (every >= first) | ~current.unsqueeze(1))
-        taken = rows if o.prompt_selection == "label" else nearest
-        old = source.nearest(query, (every < first).expand(len(rows), -1)) if first and o.ort else rows[:0]
+        cosines = source.cosines(query)
+        near = nearest(cosines, (every >= first) | ~current.unsqueeze(1))
+        taken = rows if o.prompt_selection == "label" else near
+        old = nearest(cosines[:, :first]) if first and o.ort else rows[:0]
         touched, place = torch.unique(torch.cat([taken, rows, old]), return_inverse=True)
         parts["keys"] = Part.of_rows(source.keys.rows, touched)
         taken_keys, label_keys, old_keys = torch.split(parts["keys"].leaf[place], [len(rows), len(rows), len(old)])
@@ -195,8 +205,7 @@ class PROL(Learner):
             return self.working.encode(tokens).feature
         generator = self.source.generator
         if "generator.weight" in parts:
-            bias = parts["generator.bias"].leaf if "generator.bias" in parts else generator.bias
-            generator = Generator(parts["generator.weight"].leaf, bias)
+            generator = Generator(parts["generator.weight"].leaf, parts["generator.bias"].leaf)
         prefixes = self.source.prefixes(query, chosen, generator, first_candidate)
         return self.working.encode(tokens, prefixes).feature
 
@@ -206,8 +215,7 @@ class PROL(Learner):
         parts |= {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
         if self.options.generator and self.clock.number == 0:
             parts["generator.weight"] = Part.whole(self.source.generator.weight)
-            if self.options.generator_bias:
-                parts["generator.bias"] = Part.whole(self.source.generator.bias)
+            parts["generator.bias"] = Part.whole(self.source.generator.bias)
         return parts
 
     def _rates(self) -> tuple[float, float]:
@@ -239,17 +247,17 @@ class PROL(Learner):
         tokens, _, query = self._query(inputs)
         chosen = None
         if self.options.keys:
-            rows, source = self.source.nearest(query), self.source
+            rows, source = nearest(self.source.cosines(query)), self.source
             tables = (source.scaler.rows[rows], source.shifter.rows[rows]) if self.options.scalers else (None, None)
             chosen = Chosen(rows, source.keys.rows[rows], *tables)
         return self._prompted(tokens, query, chosen, {}, 0)
 
     def exemptions(self) -> dict[str, str]:
-        reasons = {}
-        if self.options.similarity_factor == "released":
+        o, reasons = self.options, {}
+        if o.similarity_factor == "released" and o.generator and o.keys:
             reasons["batch_independence"] = "similarity_factor=released gives all samples of a batch one shared factor"
-        if self.options.preset == "released":
-            reasons["classes_need_no_announcement"] = "preset released allocates a task's rows when it is announced"
+        if o.preset == "released" or o.train_rows == "local":
+            reasons["classes_need_no_announcement"] = "scaler rows counted within the task need its classes announced"
         return reasons
 
     def report(self) -> dict[str, float]:
@@ -257,33 +265,24 @@ class PROL(Learner):
 
     def footprint(self) -> Footprint:
         o, first, source = self.options, self.clock.first_row, self.source
-        trained = [part.leaf for name, part in self._whole_parts().items()] if self.classes else []
-        own = {**{name: t.rows for name, t in self.heads.tables().items()}, **self.working.trained()}
-        if o.generator:
-            own["generator.weight"] = source.generator.weight
-            if o.generator_bias:
-                own["generator.bias"] = source.generator.bias
-        if o.keys:
-            own["keys"] = source.keys.rows
-            trained.append(source.keys.rows if o.ort and not o.ort_detach_old else source.keys.rows[first:])
-        if o.scalers:
-            own |= {"scaler": source.scaler.rows, "shifter": source.shifter.rows}
-            trained += [source.scaler.rows[first:], source.shifter.rows[first:]]
-        return Footprint(Amount.of(*trained), Amount.of(*own.values()), Amount(0, 0), Amount(0, 0))
+        trained = [part.leaf for part in self._whole_parts().values()] if self.heads.first_rows else []
+        trained.append(source.keys.rows if o.ort and not o.ort_detach_old else source.keys.rows[first:])
+        trained += [source.scaler.rows[first:], source.shifter.rows[first:]]
+        heads = [table.rows for table in self.heads.tables().values()]
+        stored = Amount.of(*source.tensors().values(), *heads, *self.working.trained().values())
+        return Footprint(Amount.of(*trained), stored, Amount(0, 0), Amount(0, 0))
 
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:
         """Parameters as the paper counted: class rows of all classes, but the first task's head only."""
         width, o = self.backbone.width, self.options
-        shared = sum(p.numel() for p in self.working.trained().values())
-        if o.generator:
-            shared += o.blocks * 2 * self.backbone.heads * (4 if o.generator_bias else 3)
+        generator, norms = self.source.generator, self.working.trained().values()
+        shared = Amount.of(generator.weight, generator.bias, *norms).count
         shared += classes * (width * o.keys + 4 * o.length * o.scalers)
-        norms = 2 * width * (tasks if o.head == "per_task" else 1)
+        first_head = 2 * width + -(-classes // tasks) * (width + 1)
+        all_heads = 2 * width * (tasks if o.head == "per_task" else 1) + classes * (width + 1)
         return {
-            "trainable during task 1, rows of all classes, first head only": shared
-            + 2 * width
-            + -(-classes // tasks) * (width + 1),
-            "ever trained, rows of all classes, all heads": shared + norms + classes * (width + 1),
+            "trainable during task 1, rows of all classes, first head only": shared + first_head,
+            "ever trained, rows of all classes, all heads": shared + all_heads,
         }
 
     def _state(self) -> State:

@@ -30,7 +30,7 @@ class PROLOptions:
 
     preset: Preset = "paper"
     """paper: the method as described; released: the published code with its faults; literal: the text to the letter."""
-    data: str = "imagenet_r"
+    coefficients: str = "imagenet_r"
     """Data set whose coefficients to take; ImageNet-R's for any that the paper does not have."""
     ablation: Ablation | None = None
     """A row of the paper's ablation table, or one of the rows it lacks."""
@@ -110,8 +110,6 @@ class PROLOptions:
                 raise ValueError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"clip must be above 0, got {self.clip}; use clip=none to switch it off")
-        if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
-            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
 
 
 _CIFAR = {"inter": 0.001, "threshold": 0.3, "lr": 0.01, "clip": 1.0, "blocks": 7}
@@ -168,7 +166,7 @@ def read_prol_options(values: Mapping[str, Any]) -> PROLOptions:
     ablation = given.get("ablation")
     return PROLOptions(
         **{
-            **COEFFICIENTS.get(given.get("data", PROLOptions.data), _IMAGENET_R),
+            **COEFFICIENTS.get(given.get("coefficients", PROLOptions.coefficients), _IMAGENET_R),
             **PRESETS[given.get("preset", PROLOptions.preset)],
             **(ABLATIONS[ablation] if ablation else {}),
             **given,

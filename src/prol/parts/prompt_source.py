@@ -19,12 +19,15 @@ Factor = Literal["per_sample", "released", "one", "zero"]
 
 @dataclass(frozen=True)
 class PromptShape:
-    """Sizes and switches of the prompts; see the method's options of the same names."""
+    """Sizes and switches of the prompts, as in the method's options; what is switched off takes no room."""
 
     width: int
     heads: int
     blocks: int
     length: int
+    generator: bool
+    keys: bool
+    scalers: bool
     bias: bool
     layer_sum: bool
     factor: Factor
@@ -33,7 +36,7 @@ class PromptShape:
 
 @dataclass(frozen=True)
 class Generator:
-    """Kernels `[L, 2, H, 3]` and biases `[L, 2, H]` of the convolution that makes every prefix."""
+    """Kernels `[L, 2, H, 3]` and biases `[L, 2, H]`, or `[0, 2, H]`, of the convolution that makes every prefix."""
 
     weight: Tensor
     bias: Tensor
@@ -49,32 +52,36 @@ class Chosen:
     shifter: Tensor | None = None
 
 
+def nearest(cosines: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """The column with the highest cosine, `[B]`, among those `allowed` `[B, C]`."""
+    if allowed is not None:
+        cosines = cosines.masked_fill(~allowed, -torch.inf)
+    return cosines.argmax(1)
+
+
 class PromptSource:
     """Holds the tables and makes prefixes from queries `[B, D]`."""
 
     def __init__(self, shape: PromptShape, random: torch.Generator, device: torch.device, dtype: torch.dtype) -> None:
         self.shape = shape
         bound = 1 / math.sqrt(3)
-        kernels = (shape.blocks, 2, shape.heads)
-        self.generator = Generator(
-            _uniform((*kernels, 3), bound, random).to(device, dtype), _uniform(kernels, bound, random).to(device, dtype)
-        )
-        self.keys = RowTable((shape.width,), device, dtype)
-        self.scaler = RowTable((2, shape.length), device, dtype)
-        self.shifter = RowTable((2, shape.length), device, dtype)
+        kernels = (shape.blocks * shape.generator, 2, shape.heads)
+        weight, bias = _uniform((*kernels, 3), bound, random), _uniform(kernels, bound, random)
+        self.generator = Generator(weight.to(device, dtype), bias[: len(bias) * shape.bias].to(device, dtype))
+        self.keys = RowTable((shape.width * shape.keys,), device, dtype)
+        self.scaler = RowTable((2, shape.length * shape.scalers), device, dtype)
+        self.shifter = RowTable((2, shape.length * shape.scalers), device, dtype)
 
     def add_classes(self, count: int, random: torch.Generator) -> None:
         """New rows: keys uniform in (-1, 1), scalers 1, shifters 0."""
-        self.keys.append(_uniform((count, self.shape.width), 1.0, random))
-        self.scaler.append(torch.ones(count, 2, self.shape.length))
-        self.shifter.append(torch.zeros(count, 2, self.shape.length))
+        shape = self.shape
+        self.keys.append(_uniform((count, shape.width * shape.keys), 1.0, random))
+        self.scaler.append(torch.ones(count, 2, shape.length * shape.scalers))
+        self.shifter.append(torch.zeros(count, 2, shape.length * shape.scalers))
 
-    def nearest(self, query: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """The class row whose key has the highest cosine, `[B]`, among those `allowed` `[B, C]`."""
-        cosine = cosine_to_all(query, self.keys.rows)
-        if allowed is not None:
-            cosine = cosine.masked_fill(~allowed, -torch.inf)
-        return cosine.argmax(1)
+    def cosines(self, query: Tensor) -> Tensor:
+        """Cosine of every query to every key, `[B, C]`."""
+        return cosine_to_all(query, self.keys.rows)
 
     def prefixes(
         self, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int = 0

@@ -24,7 +24,6 @@ def count_parameters(
     for announced in np.array_split(np.arange(classes), tasks):
         learner.boundary(announced)
         footprints.append(asdict(learner.footprint()))
-    paper_counts = getattr(learner, "paper_counts", None)
     return {
         "method": method,
         "options": asdict(learner.options),
@@ -33,5 +32,5 @@ def count_parameters(
         "tasks": tasks,
         "during_first_task": footprints[0],
         "during_last_task": footprints[-1],
-        "paper_convention": {} if paper_counts is None else paper_counts(classes, tasks),
+        "paper_convention": learner.paper_counts(classes, tasks),
     }

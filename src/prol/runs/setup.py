@@ -43,6 +43,11 @@ def set_up(plan: Plan) -> Setup:
     """
     kind = registry.method(plan.method)
     options = kind.read_options(_with_implied(kind, plan))
+    released = getattr(options, "preset", None) == "released"
+    if released and (plan.class_order != "label" or options.chunk != plan.chunk):
+        raise ValueError(
+            "preset released needs --class-order label, and evaluates in batches of --chunk: leave out chunk="
+        )
     order = registry.protocol(plan.protocol)
     dataset = registry.dataset(plan.dataset)(data=plan.data)
     if plan.limit_per_class is not None:
@@ -54,7 +59,7 @@ def set_up(plan: Plan) -> Setup:
         "boundaries": plan.boundaries,
         "announce": plan.announce and plan.boundaries,
         # The published code leaves out classes that do not fill a task; nothing else does.
-        "drop_surplus": getattr(options, "preset", None) == "released",
+        "drop_surplus": released,
     }
     stream = order(dataset.train.labels, seed=plan.seed, **protocol)
     backbone = open_backbone(plan.backbone, device=plan.device, precision=plan.precision)
@@ -100,9 +105,9 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], above: str = "") ->
 
 
 def _with_implied(kind: type[Learner], plan: Plan) -> dict[str, Any]:
-    """The options given, with chunk size and data set's name where the method has a use for them."""
+    """The options given, with chunk size and the data set's coefficients where the method has a use for them."""
     wanted = {field.name for field in dataclasses.fields(kind.Options)}
-    implied = {"chunk": plan.chunk, "data": plan.dataset}
+    implied = {"chunk": plan.chunk, "coefficients": plan.dataset}
     return {name: value for name, value in implied.items() if name in wanted} | dict(plan.options)
 
 

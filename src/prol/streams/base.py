@@ -20,10 +20,7 @@ class Chunk:
 class Stream:
     """A whole stream. `task_classes[t]` are the class numbers that first appear in task t, in row order."""
 
-    protocol: str
     chunks: tuple[Chunk, ...]
     task_classes: tuple[tuple[int, ...], ...]
     boundaries_told: bool
     classes_announced: bool
-    seed: int
-    chunk_size: int

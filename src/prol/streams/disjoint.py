@@ -76,13 +76,10 @@ def disjoint(
         samples = of_samples.permutation(np.flatnonzero(np.isin(numbers, group)))
         chunks += [Chunk(samples[i : i + chunk], task) for i in range(0, len(samples), chunk)]
     return Stream(
-        protocol="disjoint",
         chunks=tuple(chunks),
         task_classes=tuple(tuple(group.tolist()) for group in groups),
         boundaries_told=boundaries,
         classes_announced=announce,
-        seed=seed,
-        chunk_size=chunk,
     )
 
 
