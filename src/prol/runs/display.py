@@ -104,13 +104,13 @@ class LiveBar:
         self.speed(event, seconds)
         match event:
             case TaskStarted():
-                self._update(description=f"learning task {event.task + 1}/{self.tasks}")
+                self._update(description=f"learning task {event.task + 1}/{self.tasks}", refresh=True)
             case ChunkLearnt():
                 self._update(completed=event.chunk, speed=str(self.speed))
             case Evaluated():
                 self._update(description=f"testing task {event.tested + 1}/{self.tasks}")
             case TaskEnded():
-                self._update(accuracy=accuracy_now(event))
+                self._update(accuracy=accuracy_now(event), refresh=True)
             case ImagesSkipped():
                 self.warn(skipped_line(event))
 

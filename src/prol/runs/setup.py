@@ -45,9 +45,7 @@ def set_up(plan: Plan) -> Setup:
     options = kind.read_options(_with_implied(kind, plan))
     released = getattr(options, "preset", None) == "released"
     if released and (plan.class_order != "label" or options.chunk != plan.chunk):
-        raise ValueError(
-            "preset released needs --class-order label, and evaluates in batches of --chunk: leave out chunk="
-        )
+        raise ValueError("preset released needs --class-order label, and tests in batches of --chunk: leave out chunk=")
     order = registry.protocol(plan.protocol)
     dataset = registry.dataset(plan.dataset)(data=plan.data)
     if plan.limit_per_class is not None:
