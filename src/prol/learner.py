@@ -59,6 +59,8 @@ class Learner(ABC):
     Options: ClassVar[type]
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be a whole number from 0 to {2**63 - 1}, got {seed}")
         self.backbone = backbone
         self.options = options
         self.seed = seed

@@ -261,3 +261,35 @@ def test_asking_for_help_does_not_load_what_only_runs_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_a_run_goes_on_when_its_reader_has_gone(tmp_path: Path, small_vit: str) -> None:
+    arguments = ["run", "ncm", "digits", "--backbone", small_vit, "--limit-per-class", "2", "--device", "cpu"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "prol", *arguments, "--out", str(tmp_path / "run")],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait() == 0
+    process.communicate()
+    assert (tmp_path / "run/result.json").is_file()
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "not json"])
+@pytest.mark.parametrize("verb", ["resume", "show"])
+def test_a_damaged_config_is_told_in_one_line(command, tmp_path: Path, verb: str, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    outcome = command(verb, str(tmp_path))
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "config.json is damaged" in outcome.err
+
+
+def test_a_seed_that_is_no_seed_is_told_in_one_line(command, tmp_path: Path, small_vit: str) -> None:
+    outcome = command(
+        "run", "ncm", "digits", "--backbone", small_vit, "--seed", "9" * 30, "--out", str(tmp_path / "run")
+    )
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "seed must be" in outcome.err

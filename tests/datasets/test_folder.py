@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -166,3 +167,13 @@ def test_a_limited_folder_names_a_broken_image_by_its_new_number(tmp_path: Path)
     loaded = folder(tmp_path).limited(2).train.load(np.arange(4))
     assert loaded.indices.tolist() == [0, 1, 2]
     assert [(bad.index, bad.path) for bad in loaded.unreadable] == [(3, str(broken))]
+
+
+def test_a_class_whose_name_is_no_text_is_an_error(tmp_path: Path) -> None:
+    for name in (b"cat", b"d\xffg"):
+        place = os.path.join(os.fsencode(tmp_path), name)
+        os.mkdir(place)
+        for number in range(2):
+            Image.new("RGB", (4, 4)).save(os.fsdecode(os.path.join(place, b"%d.png" % number)))
+    with pytest.raises(ValueError, match="rename it"):
+        folder(tmp_path)

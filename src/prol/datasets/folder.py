@@ -50,6 +50,9 @@ def folder(data: str | Path | None = None, seed: int = 0, test_share: float = 0.
         raise ValueError(f"seed must be 0 or more, got {seed}")
     train, test = _given_halves(root) if _has_halves(root) else _cut(_classes(root), seed, test_share)
     names = tuple(train)
+    for name in names:
+        if any("\ud800" <= character <= "\udfff" for character in name):  # bytes that are no text in any encoding known
+            raise ValueError(f"the class folder {name!r} has a name that cannot be written as text: rename it")
     return Dataset(
         name="folder",
         class_names=names,

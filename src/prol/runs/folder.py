@@ -12,6 +12,17 @@ from typing import Any, Literal
 Status = Literal["empty", "unfinished", "finished", "something else"]
 
 _LOCK = ".lock"
+_CONFIG_HOLDS = {
+    "backbone",
+    "checkpoint_every",
+    "dataset",
+    "device",
+    "method",
+    "options",
+    "protocol",
+    "seed",
+    "threads",
+}
 
 
 class RunFolder:
@@ -80,6 +91,8 @@ class RunFolder:
             content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{file} is damaged: {error}") from error
+        if file == self.config and not (isinstance(content, dict) and content.keys() >= _CONFIG_HOLDS):
+            raise ValueError(f"{file} is damaged or of another version of prol: start the run again in a new folder")
         return content
 
 
