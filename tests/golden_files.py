@@ -11,11 +11,14 @@ from torch import Tensor
 
 from prol.backbones import Preprocessing, ViT
 
-GOLDEN = Path(os.environ.get("PROL_GOLDEN", Path(__file__).parent / "golden"))
+SHIPPED = Path(__file__).parent / "golden"
+GOLDEN = Path(os.environ.get("PROL_GOLDEN", SHIPPED))
 
 
 def golden(name: str) -> dict[str, Tensor]:
-    return load_file(GOLDEN / f"{name}.safetensors")
+    """A file of vectors; one that the folder in PROL_GOLDEN lacks is taken from the shipped ones."""
+    file = GOLDEN / f"{name}.safetensors"
+    return load_file(file if file.exists() else SHIPPED / file.name)
 
 
 def tiny_vit(dtype: torch.dtype = torch.float64) -> ViT:
