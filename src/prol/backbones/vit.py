@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from prol.backbones.images import read_images
 from prol.backbones.preprocess import Preprocessing
@@ -150,10 +152,18 @@ def prefix_attention(attention: Any, x: Tensor, prefix: Prefix | None = None, qu
     if prefix is not None:
         k = torch.cat([prefix[0].to(k.dtype), k], dim=2)
         v = torch.cat([prefix[1].to(v.dtype), v], dim=2)
-    mixed = F.scaled_dot_product_attention(q, k, v, scale=attention.scale)
+    with _repeatable_attention(q):
+        mixed = F.scaled_dot_product_attention(q, k, v, scale=attention.scale)
     mixed = mixed.transpose(1, 2).reshape(batch, -1, width)
     out: Tensor = attention.proj(attention.norm(mixed))
     return out
+
+
+def _repeatable_attention(q: Tensor) -> AbstractContextManager[None]:
+    """On a GPU in float32, the fused kernel's gradients differ from call to call: plain products do not."""
+    if q.is_cuda and q.dtype == torch.float32 and torch.is_grad_enabled():
+        return sdpa_kernel(SDPBackend.MATH)
+    return nullcontext()
 
 
 def require_plain(model: Any, name: str) -> None:
