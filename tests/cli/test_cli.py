@@ -211,7 +211,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     outcome = command("show", str(finished), "--plot", str(tmp_path / "run.png"))
     assert outcome.code == 2
-    assert "pip install 'prol[plot]'" in outcome.err
+    assert "pip install matplotlib" in outcome.err
 
 
 def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, small_vit: str) -> None:

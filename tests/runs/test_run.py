@@ -209,3 +209,8 @@ def test_the_released_preset_refuses_other_orders_and_batches(
     with pytest.raises(ValueError, match="preset released needs --class-order label"):
         start(plan, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_the_config_says_under_which_licence_the_data_are(tmp_path: Path, small_vit: str) -> None:
+    folder = start(small_plan(small_vit), tmp_path / "run").path
+    assert "CC BY 4.0" in json.loads((folder / "config.json").read_text())["dataset"]["licence"]

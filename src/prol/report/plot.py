@@ -32,7 +32,7 @@ def _require_matplotlib() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("plots need matplotlib: install it with pip install 'prol[plot]'") from None
+        raise ValueError("plots need matplotlib: install it with pip install matplotlib") from None
     return Figure
 
 

@@ -19,6 +19,7 @@ _CONFIG_HOLDS = {
     "device",
     "method",
     "options",
+    "precision",
     "protocol",
     "seed",
     "threads",

@@ -81,6 +81,7 @@ def set_up(plan: Plan) -> Setup:
             "train_images": len(dataset.train.labels),
             "test_images": len(dataset.test.labels),
             "labels_sha256": _labels_sha256(dataset),
+            "licence": dataset.licence,
         },
         "protocol": {"name": plan.protocol, **protocol},
         "told": dataclasses.asdict(Told.by(stream)),
