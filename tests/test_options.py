@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from prol.options import build_options, parse_pairs
+from prol.options import bind_arguments, build_options, own_arguments, parse_pairs
 
 
 @dataclass(frozen=True)
@@ -116,3 +116,71 @@ def test_what_is_no_pair_is_refused_with_an_example(pair: str) -> None:
 def test_an_option_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="'lr' is given twice"):
         parse_pairs(["lr=1", "length=2", "lr=1"])
+
+
+def order(
+    labels: list[int],
+    /,
+    data: str | None = None,
+    *,
+    tasks: int = 10,
+    shape: Literal["line", "curve"] = "line",
+    width: float = 0.5,
+    told: bool | None = None,
+    loose=None,
+    **rest: int,
+) -> None:
+    """A function with arguments of every kind."""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    [
+        ("data", "photos", "photos"),
+        ("tasks", "5", 5),
+        ("shape", "curve", "curve"),
+        ("width", "1", 1.0),
+        ("told", "yes", True),
+        ("told", "none", None),
+        ("loose", "5", "5"),
+        ("loose", [5], [5]),
+    ],
+)
+def test_values_and_texts_become_what_an_argument_takes(name: str, given: Any, read: Any) -> None:
+    bound = bind_arguments(order, {name: given})
+    assert bound == {name: read}
+    assert type(bound[name]) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("tasks", "few", "a whole number"),
+        ("shape", "arc", "one of line, curve"),
+        ("told", "perhaps", "true or false or none"),
+    ],
+)
+def test_a_wrong_value_of_an_argument_is_refused_with_what_it_must_be(name: str, given: str, wanted: str) -> None:
+    with pytest.raises(ValueError, match=f"option {name}='{given}' is not valid: it must be {wanted}"):
+        bind_arguments(order, {name: given})
+
+
+@pytest.mark.parametrize("name", ["with", "labels", "rest", "return", ""])
+def test_what_is_no_argument_to_be_named_is_refused_with_those_that_are(name: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown option '{name}'.*valid options: loose, shape, told, width$"):
+        bind_arguments(order, {name: "1"}, reserved=["data", "tasks"])
+
+
+def test_a_reserved_argument_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match="'tasks' cannot be given here: it has a setting of its own; valid options: d"):
+        bind_arguments(order, {"tasks": "5"}, reserved=("tasks",))
+
+
+def test_a_function_without_own_arguments_says_so() -> None:
+    with pytest.raises(ValueError, match="unknown option 'x'; valid options: none"):
+        bind_arguments(lambda data: data, {"x": "1"}, reserved=("data",))
+
+
+def test_own_arguments_come_with_their_defaults() -> None:
+    assert own_arguments(order, ("data", "told")) == {"tasks": 10, "shape": "line", "width": 0.5, "loose": None}
+    assert bind_arguments(order, {}) == {}

@@ -1,10 +1,14 @@
-"""Options of a method: a frozen dataclass, filled from Python values or from the command line's key=value."""
+"""Options of a method, a protocol or a data set, from Python values or from the command line's key=value.
+
+A method's options are a frozen dataclass; a protocol's or a data set's are arguments of its function.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,14 +22,45 @@ def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def coerce_options(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the types that the dataclass `kind` wants, not yet checked against each other."""
-    hints = get_type_hints(kind)
-    valid = [field.name for field in dataclasses.fields(kind)]
+    return _coerce_all(values, get_type_hints(kind), [field.name for field in dataclasses.fields(kind)])
+
+
+def bind_arguments(
+    function: Callable[..., Any], values: Mapping[str, Any], reserved: Collection[str] = ()
+) -> dict[str, Any]:
+    """The values with the types that the arguments of `function` want; unknown names are refused with the valid ones.
+
+    Parameters
+    ----------
+    function
+        Its type hints say what each argument may be; one without a hint takes the value as it is.
+    values
+        Python values or texts, by the names of arguments.
+    reserved
+        Arguments that are set in another way, and may not be set here.
+
+    >>> def order(labels: list[int], width: float = 0.5, shape: Literal["line", "curve"] = "line") -> None: ...
+    >>> bind_arguments(order, {"width": "1", "shape": "curve"}, reserved=["labels"])
+    {'width': 1.0, 'shape': 'curve'}
+    >>> bind_arguments(order, {"with": 1}, reserved=["labels"])
+    Traceback (most recent call last):
+    ValueError: unknown option 'with'; did you mean 'width'?; valid options: shape, width
+    """
+    valid = list(own_arguments(function, reserved))
     for name in values:
-        if name not in valid:
-            near = get_close_matches(name, valid, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown option {name!r}{hint}; valid options: {', '.join(sorted(valid))}")
-    return {name: _coerce(name, value, hints[name]) for name, value in values.items()}
+        if name in reserved:
+            raise ValueError(f"option {name!r} cannot be given here: it has a setting of its own; {_listed(valid)}")
+    return _coerce_all(values, get_type_hints(function), valid)
+
+
+def own_arguments(function: Callable[..., Any], reserved: Collection[str] = ()) -> dict[str, Any]:
+    """The arguments of `function` that can be given by name, but for the reserved ones, with their defaults."""
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {
+        name: argument.default
+        for name, argument in inspect.signature(function).parameters.items()
+        if argument.kind in by_name and name not in reserved
+    }
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
@@ -41,13 +76,26 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def describe_options(kind: type) -> dict[str, str]:
-    """What each option of the dataclass `kind` may be, in words."""
+def describe_options(kind: type | Callable[..., Any]) -> dict[str, str]:
+    """What each option of the dataclass or each argument of the function `kind` may be, in words."""
     return {name: _describe_all(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def _describe_all(hint: Any) -> str:
     return " or ".join(_describe(part) for part in _alternatives(hint))
+
+
+def _coerce_all(values: Mapping[str, Any], hints: Mapping[str, Any], valid: Collection[str]) -> dict[str, Any]:
+    for name in values:
+        if name not in valid:
+            near = get_close_matches(name, valid, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown option {name!r}{hint}; {_listed(valid)}")
+    return {name: _coerce(name, value, hints[name]) if name in hints else value for name, value in values.items()}
+
+
+def _listed(valid: Collection[str]) -> str:
+    return f"valid options: {', '.join(sorted(valid)) or 'none'}"
 
 
 def _coerce(name: str, value: Any, hint: Any) -> Any:

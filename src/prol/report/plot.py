@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-# Blue, orange and a colour map that people with any kind of colour vision can tell apart.
-_BLUE, _ORANGE, _MAP = "#0072B2", "#E69F00", "cividis"
+from prol.report.figures import BLUE, COLOUR_MAP, ORANGE, check_figure_file, require_matplotlib
+
 _MOST_NUMBERED_TASKS = 20
 
 
 def plot_run(config: Mapping[str, Any], result: Mapping[str, Any], file: Path) -> None:
     """Writes the accuracy history and the accuracy matrix of a finished run as PNG or SVG."""
-    if file.suffix.lower() not in (".png", ".svg"):
-        raise ValueError(f"cannot plot to {file}: its name must end in .png or .svg")
-    if not file.parent.is_dir():
-        raise FileNotFoundError(f"cannot plot to {file}: the folder {file.parent} does not exist")
-    figure_kind = _require_matplotlib()
+    check_figure_file(file)
+    figure_kind = require_matplotlib()
     figure = figure_kind(figsize=(11, 4.2), layout="constrained")
     history, matrix = figure.subplots(1, 2)
     _draw_history(history, result["metrics"])
@@ -28,19 +25,11 @@ def plot_run(config: Mapping[str, Any], result: Mapping[str, Any], file: Path) -
     figure.savefig(file, dpi=150)
 
 
-def _require_matplotlib() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("plots need matplotlib: install it with pip install matplotlib") from None
-    return Figure
-
-
 def _draw_history(axes: Any, metrics: Mapping[str, Any]) -> None:
     tasks = range(1, len(metrics["average_accuracy"]) + 1)
-    axes.plot(tasks, metrics["average_accuracy"], color=_BLUE, marker="o", label="all test images so far")
+    axes.plot(tasks, metrics["average_accuracy"], color=BLUE, marker="o", label="all test images so far")
     axes.plot(
-        tasks, metrics["average_accuracy_task_mean"], color=_ORANGE, marker="s", linestyle="--", label="mean over tasks"
+        tasks, metrics["average_accuracy_task_mean"], color=ORANGE, marker="s", linestyle="--", label="mean over tasks"
     )
     axes.set(xlabel="after task", ylabel="accuracy, %", ylim=(0, 101), title=f"FAA {metrics['faa']:.2f} %")
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -51,7 +40,7 @@ def _draw_history(axes: Any, metrics: Mapping[str, Any]) -> None:
 def _draw_matrix(figure: Any, axes: Any, accuracy: list[list[float]]) -> None:
     values = np.asarray(accuracy, dtype=np.float64)
     row, column = np.indices(values.shape)
-    image = axes.imshow(np.ma.masked_where(row > column, values), cmap=_MAP, vmin=0, vmax=100)
+    image = axes.imshow(np.ma.masked_where(row > column, values), cmap=COLOUR_MAP, vmin=0, vmax=100)
     axes.set(xlabel="after task", ylabel="test images of task", title="accuracy matrix, %")
     ticks = np.unique(np.linspace(0, len(values) - 1, min(len(values), 10)).astype(int))
     axes.set_xticks(ticks, ticks + 1)

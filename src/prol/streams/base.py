@@ -18,7 +18,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Stream:
-    """A whole stream. `task_classes[t]` are the class numbers that first appear in task t, in row order."""
+    """A whole stream. `task_classes[t]` are the class numbers that belong to task t, in row order.
+
+    Every class of the stream belongs to one task. Where classes mix (`blurry` and its kin) most of its samples come
+    there, some earlier or later. Chunks are in order of time, so their `task` never falls.
+    """
 
     chunks: tuple[Chunk, ...]
     task_classes: tuple[tuple[int, ...], ...]

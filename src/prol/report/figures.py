@@ -1,0 +1,26 @@
+"""What every picture needs: matplotlib, a file it can be written to, and colours that everyone can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+# Blue, orange and a colour map that people with any kind of colour vision can tell apart.
+BLUE, ORANGE, COLOUR_MAP = "#0072B2", "#E69F00", "cividis"
+
+
+def check_figure_file(file: Path) -> None:
+    """Refuses a file that no picture can be written to, before anything is drawn."""
+    if file.suffix.lower() not in (".png", ".svg"):
+        raise ValueError(f"cannot plot to {file}: its name must end in .png or .svg")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"cannot plot to {file}: the folder {file.parent} does not exist")
+
+
+def require_matplotlib() -> Any:
+    """The class of figures, which needs no screen."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("plots need matplotlib: install it with pip install matplotlib") from None
+    return Figure
