@@ -27,8 +27,20 @@ _BUILT_IN = {
         "digits": "prol.datasets.digits:digits",
         "glyphs": "prol.datasets.glyphs:glyphs",
         "folder": "prol.datasets.folder:folder",
+        "parquet": "prol.datasets.parquet:parquet",
+        "cifar100": "prol.datasets.cifar100:cifar100",
+        "imagenet_r": "prol.datasets.imagenet_r:imagenet_r",
+        "imagenet_a": "prol.datasets.imagenet_a:imagenet_a",
+        "cub200": "prol.datasets.cub200:cub200",
     },
-    "protocols": {"disjoint": "prol.streams.disjoint:disjoint"},
+    "protocols": {
+        "disjoint": "prol.streams.disjoint:disjoint",
+        "blurry": "prol.streams.blurry:blurry",
+        "iblurry": "prol.streams.iblurry:iblurry",
+        "siblurry": "prol.streams.siblurry:siblurry",
+        "gradual": "prol.streams.gradual:gradual",
+        "imbalanced": "prol.streams.imbalanced:imbalanced",
+    },
 }
 
 

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
-from prol.datasets.folder import _cut, folder
+from prol.datasets import Subset
+from prol.datasets.cutting import cut_content
+from prol.datasets.folder import folder, read_folder
 from prol.datasets.image_files import FileSplit
 
 
@@ -23,8 +24,10 @@ def fill(root: Path, counts: dict[str, int], ending: str = "png") -> Path:
 
 
 def paths(split: object) -> list[str]:
-    assert isinstance(split, FileSplit)
-    return [f"{path.parent.name}/{path.name}" for path in split.paths]
+    whole, rows = (split.whole, split.rows.tolist()) if isinstance(split, Subset) else (split, None)
+    assert isinstance(whole, FileSplit)
+    chosen = whole.paths if rows is None else [whole.paths[row] for row in rows]
+    return [f"{path.parent.name}/{path.name}" for path in chosen]
 
 
 def test_train_and_test_folders_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -75,20 +78,47 @@ def test_one_folder_is_cut_by_the_seed(tmp_path: Path) -> None:
     assert sorted(paths(first.train) + paths(first.test)) == sorted(paths(other.train) + paths(other.test))
 
 
-@given(
-    counts=st.lists(st.integers(1, 40), min_size=1, max_size=6).filter(lambda counts: max(counts) > 1),
-    share=st.floats(0.01, 0.99),
-    seed=st.integers(0, 2**32),
-)
-def test_every_class_is_cut_near_its_share_and_never_emptied(counts: list[int], share: float, seed: int) -> None:
-    classes = {f"c{i}": [Path(f"c{i}", f"{j}.png") for j in range(count)] for i, count in enumerate(counts)}
-    train, test = _cut(classes, seed, share)
-    assert list(train) == list(classes)
-    for name, whole in classes.items():
-        assert sorted(train[name] + test[name]) == sorted(whole)
-        assert train[name]
-        assert bool(test[name]) == (len(whole) > 1)
-        assert len(whole) < 2 or abs(len(test[name]) - share * len(whole)) <= 1
+def test_a_seed_draws_the_test_images_it_always_drew(tmp_path: Path) -> None:
+    data = folder(fill(tmp_path, {"cat": 10, "dog": 1, "emu": 7}), seed=5, test_share=0.3)
+    assert paths(data.test) == ["cat/001.png", "cat/006.png", "cat/007.png", "emu/003.png", "emu/006.png"]
+    assert data.cut is not None
+    assert data.cut.test.tolist() == [1, 6, 7, 14, 17]
+    assert data.cut.rule == "0.3 of each class, seed 5"
+
+
+def test_a_cut_can_be_kept_in_a_file_and_used_again_elsewhere(tmp_path: Path) -> None:
+    counts = {"cat": 5, "dog": 5, "cat/deep": 2}
+    first = folder(fill(tmp_path / "here", counts), seed=3)
+    assert first.cut is not None
+    (tmp_path / "split.json").write_text(json.dumps(cut_content(first.cut)))
+    again = folder(fill(tmp_path / "there", counts), seed=8, split=tmp_path / "split.json")
+    assert paths(again.test) == paths(first.test)
+    fill(tmp_path / "there", {"dog": 6})
+    with pytest.raises(ValueError, match="was written for 12 images, but here are 13"):
+        folder(tmp_path / "there", split=str(tmp_path / "split.json"))
+
+
+def test_a_folder_with_halves_has_no_cut_and_takes_no_index_file(tmp_path: Path) -> None:
+    fill(tmp_path / "train", {"cat": 1})
+    fill(tmp_path / "test", {"cat": 1})
+    assert folder(tmp_path).cut is None
+    with pytest.raises(ValueError, match=r"has a test/ of its own, so split='x.json' cannot be used"):
+        folder(tmp_path, split="x.json")
+
+
+def test_images_are_named_by_their_path_below_the_folder(tmp_path: Path) -> None:
+    collection = read_folder(fill(tmp_path, {"dog": 1, "cat/deep": 1, "cat": 1}))
+    assert list(collection.image_names) == ["cat/000.png", "cat/deep/000.png", "dog/000.png"]
+
+
+def test_folders_without_images_are_named_in_a_note(tmp_path: Path) -> None:
+    fill(tmp_path / "one", {"cat": 2, "dog": 0, "emu": 0})
+    assert folder(tmp_path / "one").notes == (
+        f"2 folders in {str(tmp_path / 'one')!r} without images are left out: dog, emu",
+    )
+    fill(tmp_path / "train", {"cat": 2, "dog": 0})
+    fill(tmp_path / "test", {"cat": 1, "dog": 0})
+    assert folder(tmp_path).notes == (f"1 folders in {str(tmp_path / 'train')!r} without images are left out: dog",)
 
 
 def test_a_share_of_zero_keeps_everything_for_training(tmp_path: Path) -> None:

@@ -3,6 +3,6 @@
 The functions that open a data set live in modules of their own, so that importing this package stays light.
 """
 
-from prol.datasets.base import ArraySplit, Dataset, Loaded, Split, Subset, Unreadable
+from prol.datasets.base import ArraySplit, Cut, Dataset, Loaded, Split, Subset, Unreadable
 
-__all__ = ["ArraySplit", "Dataset", "Loaded", "Split", "Subset", "Unreadable"]
+__all__ = ["ArraySplit", "Cut", "Dataset", "Loaded", "Split", "Subset", "Unreadable"]

@@ -40,8 +40,25 @@ class Split(Protocol):
 
 
 @dataclass(frozen=True)
+class Cut:
+    """How one collection was cut into train and test, where that was not done by its owner.
+
+    `images` counts the collection and `images_sha256` is over the names in its own order; `test` are numbers there.
+    """
+
+    rule: str
+    images: int
+    images_sha256: str
+    test: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Dataset:
-    """Train and test images with one list of class names; `tasks` is the usual number of tasks."""
+    """Train and test images with one list of class names.
+
+    `tasks` is the usual number of tasks; `cut` says how the halves were drawn, None where the owner gave them; `notes`
+    are sentences a user should read before a run, such as one that names classes without images.
+    """
 
     name: str
     class_names: tuple[str, ...]
@@ -49,6 +66,8 @@ class Dataset:
     test: Split
     tasks: int = 10
     licence: str = ""
+    cut: Cut | None = None
+    notes: tuple[str, ...] = ()
 
     def limited(self, per_class: int) -> Dataset:
         """The first `per_class` images of each class, in both halves."""

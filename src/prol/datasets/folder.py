@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.datasets.base import Dataset, Split
+from prol.datasets.base import Dataset
+from prol.datasets.collection import Collection, without_images
+from prol.datasets.cutting import cut_collection, require_drawing
 from prol.datasets.image_files import IMAGE_ENDINGS, FileSplit, is_image
 
 _LAYOUT = "expected FOLDER/train/CLASS/*.jpg with FOLDER/test/CLASS/*.jpg, or FOLDER/CLASS/*.jpg"
@@ -17,7 +19,9 @@ Files = dict[str, list[Path]]
 """Image files by class name, both sorted."""
 
 
-def folder(data: str | Path | None = None, seed: int = 0, test_share: float = 0.2) -> Dataset:
+def folder(
+    data: str | Path | None = None, seed: int = 0, test_share: float = 0.2, split: str | Path | None = None
+) -> Dataset:
     """Images in `train/CLASS/` and `test/CLASS/`, or in `CLASS/` alone; a class is a sub-folder that holds images.
 
     Images are searched at any depth below the class; hidden files and files that are no images are passed over.
@@ -31,6 +35,8 @@ def folder(data: str | Path | None = None, seed: int = 0, test_share: float = 0.
     test_share
         Which part of each class is tested on, where the folder has no `test/`: at least one image of a class that
         has two or more. 0 keeps every image for training.
+    split
+        An index file whose cut is taken in place of drawing one, where the folder has no `test/`.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -44,22 +50,37 @@ def folder(data: str | Path | None = None, seed: int = 0, test_share: float = 0.
     (('cat', 'dog'), 8, 2)
     """
     root = _existing(data)
-    if not 0 <= test_share < 1:
-        raise ValueError(f"test_share must be at least 0 and below 1, got {test_share}")
-    if seed < 0:
-        raise ValueError(f"seed must be 0 or more, got {seed}")
-    train, test = _given_halves(root) if _has_halves(root) else _cut(_classes(root), seed, test_share)
+    require_drawing(test_share, seed)
+    if _has_halves(root):
+        if split is not None:
+            raise ValueError(
+                f"{str(root)!r} has a test/ of its own, so split={str(split)!r} cannot be used: leave it out"
+            )
+        return _given_halves(root)
+    collection = read_folder(root)
+    train, test, cut = cut_collection(collection, test_share=test_share, seed=seed, stratified=True, split=split)
+    names = collection.class_names
+    return Dataset("folder", names, train, test, _tasks(names), cut=cut, notes=collection.notes)
+
+
+def read_folder(root: Path) -> Collection:
+    """The images of `root/CLASS/` by class and then by path; an image's name is its path below `root`."""
+    classes, notes = _classes(root)
+    names = tuple(classes)
+    images = _split(classes, names)
+    return Collection(names, images, [path.relative_to(root).as_posix() for path in images.paths], notes)
+
+
+def _given_halves(root: Path) -> Dataset:
+    (train, notes), (test, _) = _classes(root / "train"), _classes(root / "test")
+    stray = sorted(set(test) - set(train))
+    if stray:
+        raise ValueError(
+            f"classes with test images but no train images in {str(root)!r}: {', '.join(stray)}; "
+            f"add train images or take them out of test/ (train has: {', '.join(train)})"
+        )
     names = tuple(train)
-    for name in names:
-        if any("\ud800" <= character <= "\udfff" for character in name):  # bytes that are no text in any encoding known
-            raise ValueError(f"the class folder {name!r} has a name that cannot be written as text: rename it")
-    return Dataset(
-        name="folder",
-        class_names=names,
-        train=_split(train, names),
-        test=_split(test, names),
-        tasks=min(10, max(1, len(names) // 2)),
-    )
+    return Dataset("folder", names, _split(train, names), _split(test, names), _tasks(names), notes=notes)
 
 
 def _existing(data: str | Path | None) -> Path:
@@ -85,40 +106,18 @@ def _has_halves(root: Path) -> bool:
     return len(halves) == 2
 
 
-def _given_halves(root: Path) -> tuple[Files, Files]:
-    train, test = _classes(root / "train"), _classes(root / "test")
-    stray = sorted(set(test) - set(train))
-    if stray:
-        raise ValueError(
-            f"classes with test images but no train images in {str(root)!r}: {', '.join(stray)}; "
-            f"add train images or take them out of test/ (train has: {', '.join(train)})"
-        )
-    return train, test
-
-
-def _cut(classes: Files, seed: int, test_share: float) -> tuple[Files, Files]:
-    """Cuts each class by itself, so that both halves hold every class that has two images."""
-    random = np.random.default_rng(seed)
-    train: Files = {}
-    test: Files = {}
-    for name, paths in classes.items():
-        order = random.permutation(len(paths))
-        wanted = max(1, round(len(paths) * test_share)) if test_share else 0
-        tested = set(order[: min(wanted, len(paths) - 1)].tolist())
-        train[name] = [path for i, path in enumerate(paths) if i not in tested]
-        test[name] = [path for i, path in enumerate(paths) if i in tested]
-    if test_share and not any(test.values()):
-        raise ValueError("every class has a single image, so none is left to test on: add images, or set test_share=0")
-    return train, test
-
-
-def _classes(root: Path) -> Files:
+def _classes(root: Path) -> tuple[Files, tuple[str, ...]]:
+    """The classes with their files, and a note on folders that hold none."""
     found = {path.name: _images(path) for path in _visible_folders(root)}
     classes = {name: paths for name, paths in found.items() if paths}
+    empty = [name for name in found if name not in classes]
     if not classes:
         seen = f"folders without images: {', '.join(found)}" if found else "no folders"
         raise ValueError(f"no classes in {str(root)!r} ({seen}): {_LAYOUT}; endings: {' '.join(IMAGE_ENDINGS)}")
-    return classes
+    for name in classes:
+        if any("\ud800" <= character <= "\udfff" for character in name):  # bytes that are no text in any encoding known
+            raise ValueError(f"the class folder {name!r} has a name that cannot be written as text: rename it")
+    return classes, without_images(f"folders in {str(root)!r}", empty)
 
 
 def _visible_folders(root: Path) -> list[Path]:
@@ -133,10 +132,14 @@ def _images(root: Path) -> list[Path]:
     return sorted(paths, key=lambda path: path.relative_to(root).parts)
 
 
-def _split(classes: Files, names: tuple[str, ...]) -> Split:
+def _split(classes: Files, names: tuple[str, ...]) -> FileSplit:
     number = {name: i for i, name in enumerate(names)}
     paths = tuple(path for of_class in classes.values() for path in of_class)
     labels: NDArray[np.int64] = np.array(
         [number[name] for name, of_class in classes.items() for _ in of_class], dtype=np.int64
     )
     return FileSplit(paths, labels)
+
+
+def _tasks(names: tuple[str, ...]) -> int:
+    return min(10, max(1, len(names) // 2))

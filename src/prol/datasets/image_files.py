@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from prol.datasets.base import Loaded, Unreadable
-from prol.pictures import rgb_array
+from prol.datasets.base import Loaded
+from prol.datasets.decoding import decode_all
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
@@ -33,32 +32,4 @@ class FileSplit:
     labels: NDArray[np.int64]
 
     def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
-        images: list[NDArray[np.uint8]] = []
-        read: list[int] = []
-        unreadable: list[Unreadable] = []
-        for index in np.asarray(indices, dtype=np.int64).tolist():
-            path = self.paths[index]
-            try:
-                images.append(decode(path))
-            except Exception as error:
-                # Damaged files make decoders raise almost anything; one bad image must not end a run.
-                unreadable.append(Unreadable(index, str(path), _reason(path, error)))
-            else:
-                read.append(index)
-        return Loaded(images, np.array(read, dtype=np.int64), unreadable)
-
-
-def decode(path: Path) -> NDArray[np.uint8]:
-    """An image file as uint8 RGB `[H, W, 3]`, upright, whatever its mode; what is transparent becomes white."""
-    with Image.open(path) as file:
-        file.load()
-        return rgb_array(file)
-
-
-def _reason(path: Path, error: Exception) -> str:
-    if not path.exists():
-        return "the file is gone"
-    if path.stat().st_size == 0:
-        return "the file is empty"
-    said = " ".join(str(error).replace(repr(str(path)), "").split())
-    return f"{said or 'cannot be decoded'} ({type(error).__name__})"
+        return decode_all(indices, lambda index: self.paths[index], lambda index: str(self.paths[index]))
