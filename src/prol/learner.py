@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -56,6 +56,8 @@ class Learner(ABC):
     keeps_samples: ClassVar[bool] = False
     can_diverge: ClassVar[bool] = False
     """Whether a step may fail after new classes were met, as with a loss that is not finite."""
+    fixed: ClassVar[Literal["nothing", "part", "all"]] = "nothing"
+    """How much of what `predict` computes from an image never changes; with "all" the image is not needed again."""
     Options: ClassVar[type]
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
@@ -95,13 +97,29 @@ class Learner(ABC):
             raise
 
     @torch.no_grad()
-    def predict(self, images: Any) -> Tensor:
-        """Raw scores `[N, C]`, columns in the order of `classes`; `[N, 0]` before any class is met or announced."""
+    def predict(self, images: Any, fixed: Tensor | None = None) -> Tensor:
+        """Raw scores `[N, C]`, columns in the order of `classes`; `[N, 0]` before any class is met or announced.
+
+        `fixed` is what `fixed_features` gave for the same images, which may then be None where the method's own `fixed`
+        is "all".
+        """
+        pixels = [] if images is None and fixed is not None and self.fixed == "all" else self.backbone.read(images)
+        count = len(pixels) if fixed is None else len(fixed)
+        if fixed is not None and len(pixels) not in ((0, count) if self.fixed == "all" else (count,)):
+            raise ValueError(f"{len(pixels)} images but fixed features of {count}: each image needs its own")
+        if not self.classes or not count:
+            return torch.zeros(count, len(self.classes))
+        batches = [slice(i, i + self.predict_batch) for i in range(0, count, self.predict_batch)]
+        known = None if fixed is None else fixed.to(self.backbone.device)
+        scores = [self._scores(pixels[batch], None if known is None else known[batch]) for batch in batches]
+        return torch.cat([part.float().cpu() for part in scores])
+
+    @torch.no_grad()
+    def fixed_features(self, images: Any) -> Tensor:
+        """What `predict` computes from images and learning never changes, `[N, ...]`, to be handed to it again."""
         pixels = self.backbone.read(images)
-        if not self.classes or not pixels:
-            return torch.zeros(len(pixels), len(self.classes))
         batches = [pixels[i : i + self.predict_batch] for i in range(0, len(pixels), self.predict_batch)]
-        return torch.cat([self._scores(batch).float().cpu() for batch in batches])
+        return torch.cat([self._fixed(batch) for batch in batches])
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
@@ -138,6 +156,10 @@ class Learner(ABC):
         """Checks of `prol.check_learner` that cannot hold by definition, each with the reason."""
         return {}
 
+    def needs_boundaries(self) -> bool:
+        """Whether it cannot learn without being told where tasks begin, and which classes they bring."""
+        return False
+
     def report(self) -> dict[str, float]:
         """Losses and rates of the last step, by name."""
         return {}
@@ -167,8 +189,11 @@ class Learner(ABC):
         """Learns from uint8 images `[3, H, W]` and their class rows `[N]`."""
 
     @abstractmethod
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
-        """Scores `[N, C]` of one batch; no random numbers, no change of state."""
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+        """Scores `[N, C]` of one batch, `fixed` being what `_fixed` gave for it, if known; no random numbers."""
+
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:  # noqa: ARG002
+        raise ValueError(f"everything {self.name} computes from an image changes with learning: nothing to keep")
 
     @abstractmethod
     def _state(self) -> State: ...

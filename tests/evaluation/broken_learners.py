@@ -28,19 +28,19 @@ class ForgetsAnnouncedOrder(ColourMeans):
 
 
 class LearnsWhileAnswering(ColourMeans):
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
         self.counts += 1
-        return super()._scores(pixels)
+        return super()._scores(pixels, fixed)
 
 
 class DrawsWhileAnswering(ColourMeans):
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
-        return super()._scores(pixels) + torch.rand(1, generator=self.random)
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
+        return super()._scores(pixels, fixed) + torch.rand(1, generator=self.random)
 
 
 class CentresTheBatch(ColourMeans):
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
-        scores = super()._scores(pixels)
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
+        scores = super()._scores(pixels, fixed)
         return scores - scores.mean(0)
 
 
@@ -202,6 +202,23 @@ class NotesLabelsFirst(ColourMeans):
         super().learn(images, labels)
 
 
+class CallsFixedWhatChanges(ColourMeans):
+    fixed = "part"
+
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+        return self.colours(pixels) * self.steps
+
+
+class IsConfusedByWhatIsKnown(ColourMeans):
+    fixed = "part"
+
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+        return self.colours(pixels)
+
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
+        return super()._scores(pixels) + (0.0 if fixed is None else 1.0)
+
+
 BROKEN: dict[type[Learner], str] = {
     AnswersTooEarly: "predict_before_learning",
     AnswersInDouble: "scores_have_a_column_for_each_class",
@@ -209,6 +226,8 @@ BROKEN: dict[type[Learner], str] = {
     LearnsWhileAnswering: "predict_is_pure",
     DrawsWhileAnswering: "predict_is_pure",
     CentresTheBatch: "batch_independence",
+    CallsFixedWhatChanges: "fixed_features_stay",
+    IsConfusedByWhatIsKnown: "fixed_features_stay",
     SavesTooLittle: "save_and_load",
     SharesWithItsClones: "clones_are_independent",
     DrawsFromTheProcess: "seeded_runs_are_identical",

@@ -47,7 +47,7 @@ class ColourMeans(Learner):
         self.counts.index_add_(0, rows, torch.ones(len(rows), dtype=torch.float64))
         self.steps += 1
 
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:  # noqa: ARG002
         return -torch.cdist(
             self.colours(pixels), self.sums / self.counts[:, None], compute_mode="donot_use_mm_for_euclid_dist"
         )

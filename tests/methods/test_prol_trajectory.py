@@ -165,7 +165,7 @@ def compare_evaluation(
         for start in range(0, len(pixels), learner.predict_batch):
             batch = pixels[start : start + learner.predict_batch]
             with torch.no_grad():
-                answers.append(learner._scores(batch))
+                answers.append(learner._scores(batch, None))
                 ready = evaluation_input(batch, learner.preprocessing, torch.device("cpu"), compare.dtype)
                 features.append(learner._features(ready))
         logits.append(torch.cat(answers))

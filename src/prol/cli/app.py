@@ -11,7 +11,9 @@ import typer
 from prol import __version__
 from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
+from prol.cli.rate_curve import rate_curve
 from prol.cli.run import resume, run
+from prol.cli.streams import streams
 
 # Typer carries its own copy of click or uses the installed one, depending on its version.
 ParsingError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -25,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, resume, show, params, methods, datasets):
+for verb in (run, resume, show, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 
 

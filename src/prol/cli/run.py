@@ -7,45 +7,74 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prol.cli import arguments as a
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from prol.runs import RunFolder
 
+_MEASURES = "What is measured"
+
 
 def run(
-    method: Annotated[str, typer.Argument(help="A name that `prol methods` lists.")],
-    dataset: Annotated[str, typer.Argument(help="A name that `prol datasets` lists.")],
-    options: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method, for example lr=0.05.")
-    ] = None,
-    backbone: Annotated[str, typer.Option(help="builtin, ARCH.TAG of timm, ARCH@FILE.safetensors or ARCH@random.")] = (
-        "builtin"
-    ),
-    tasks: Annotated[int | None, typer.Option(help="Number of tasks; the data set's usual one by default.")] = None,
-    chunk: Annotated[int, typer.Option(help="How many samples arrive together.")] = 10,
-    seed: Annotated[int, typer.Option(help="Drives the order of samples, initial values and augmentation.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")] = "auto",
-    protocol: Annotated[str, typer.Option(help="How the stream is ordered.")] = "disjoint",
-    class_order: Annotated[str, typer.Option(help="label or shuffled.")] = "label",
-    boundaries: Annotated[
-        bool, typer.Option("--boundaries/--no-boundaries", help="Tell the learner when a task begins.")
-    ] = True,
-    announce: Annotated[
-        bool, typer.Option("--announce/--no-announce", help="Tell it the task's classes then, too.")
-    ] = True,
-    limit_per_class: Annotated[int | None, typer.Option(help="Most images of a class, in training and test.")] = None,
-    data: Annotated[str | None, typer.Option(help="Where the images are, for data that are not built in.")] = None,
+    method: a.Method,
+    dataset: a.DatasetName,
+    options: a.MethodOptions = None,
+    backbone: a.Backbone = "builtin",
+    device: a.Device = "auto",
+    precision: a.Precision = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to write; runs/METHOD-DATASET-seedN by default.")] = None,
     checkpoint_every: Annotated[int, typer.Option(help="Chunks from one checkpoint to the next.")] = 50,
-    threads: Annotated[int | None, typer.Option(help="Processor threads; as torch chooses by default.")] = None,
+    threads: a.Threads = None,
+    workers: a.Workers = None,
+    data: a.Data = None,
+    data_options: a.DataOptions = None,
+    limit_per_class: a.LimitPerClass = None,
+    protocol: a.Protocol = "disjoint",
+    protocol_options: a.ProtocolOptions = None,
+    tasks: a.Tasks = None,
+    chunk: a.ChunkSize = 10,
+    seed: a.Seed = 0,
+    class_order: a.ClassOrder = "label",
+    boundaries: a.Boundaries = None,
+    announce: a.Announce = None,
+    points: Annotated[
+        int,
+        typer.Option(
+            help="Test all classes so far at so many points of the stream (A_AUC).", rich_help_panel=_MEASURES
+        ),
+    ] = 0,
+    shots: Annotated[
+        int | None,
+        typer.Option(
+            help="Test each task after its first 0 to so many chunks (learning-curve area).", rich_help_panel=_MEASURES
+        ),
+    ] = None,
+    prequential: Annotated[
+        bool, typer.Option("--prequential", help="Predict each chunk before learning it.", rich_help_panel=_MEASURES)
+    ] = False,
+    inference_time: Annotated[
+        bool,
+        typer.Option(
+            "--inference-time",
+            help="Compute every test image anew each time, and report images/s of testing.",
+            rich_help_panel=_MEASURES,
+        ),
+    ] = False,
+    rate: a.Rate = None,
+    keep: a.Keep = 0,
+    step_seconds: a.StepSeconds = None,
 ) -> None:
     """Stream a data set through a method, and measure what it knows after each task."""
     from prol.cli.terminal import output
+    from prol.evaluation import Clock, Measures
     from prol.options import parse_pairs
     from prol.runs import Plan, display_for, start
+    from prol.runs.step_times import read_step_seconds
 
+    if rate is None and (keep or step_seconds is not None):
+        raise ValueError("--keep and --step-seconds are for data that do not wait: add --rate IMAGES_A_SECOND")
     plan = Plan(
         method=method,
         dataset=dataset,
@@ -55,14 +84,19 @@ def run(
         precision=precision,
         seed=seed,
         protocol=protocol,
+        protocol_options=parse_pairs(protocol_options or []),
         tasks=tasks,
         chunk=chunk,
         class_order=class_order,
         boundaries=boundaries,
         announce=announce,
         data=data,
+        dataset_options=parse_pairs(data_options or []),
         limit_per_class=limit_per_class,
+        measures=Measures(points, shots, prequential, not inference_time),
+        clock=None if rate is None else Clock(rate, keep, read_step_seconds(step_seconds)),
         threads=threads,
+        workers=workers,
         checkpoint_every=checkpoint_every,
     )
     console = output()

@@ -1,33 +1,50 @@
 """Running a stream through a learner, measuring it, and checking what a learner promises."""
 
 from prol.evaluation.checks import CheckResult, check_learner
+from prol.evaluation.clock import Arrivals, Clock
 from prol.evaluation.cursor import Cursor
 from prol.evaluation.events import (
     ChunkLearnt,
+    ChunkMissed,
     Evaluated,
     Event,
     Finished,
     ImagesSkipped,
+    PointEvaluated,
+    Predicted,
     RunStarted,
+    ShotEvaluated,
+    StepTimed,
     TaskEnded,
     TaskStarted,
 )
+from prol.evaluation.exams import Measures
 from prol.evaluation.loop import run_stream
-from prol.evaluation.metrics import Metrics, accuracy_matrix, compute_metrics
-from prol.evaluation.result import Result, Skipped, Told
+from prol.evaluation.metrics import AnytimeMetrics, Metrics, accuracy_matrix, compute_metrics
+from prol.evaluation.result import OnClock, Result, Skipped, Told
 
 __all__ = [
+    "AnytimeMetrics",
+    "Arrivals",
     "CheckResult",
     "ChunkLearnt",
+    "ChunkMissed",
+    "Clock",
     "Cursor",
     "Evaluated",
     "Event",
     "Finished",
     "ImagesSkipped",
+    "Measures",
     "Metrics",
+    "OnClock",
+    "PointEvaluated",
+    "Predicted",
     "Result",
     "RunStarted",
+    "ShotEvaluated",
     "Skipped",
+    "StepTimed",
     "TaskEnded",
     "TaskStarted",
     "Told",

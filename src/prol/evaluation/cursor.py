@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 class Cursor:
     """Counts of what is behind us; plain numbers and lists, so that it can be written as JSON.
 
-    `correct[i][t]` of `total[i][t]` test images of task i were right after task t.
+    `correct[i][t]` of `total[i][t]` test images of task i were right after task t. The other lists hold such pairs
+    too: at points of the stream, after the first chunks of each task, of each task's chunks before they were learnt,
+    and of each class after the last evaluation. `free_at` is the virtual time at which the learner has done its work.
     """
 
     chunks: int = 0
@@ -19,6 +21,22 @@ class Cursor:
     total: list[list[int]] = field(default_factory=list)
     skipped_train: int = 0
     skipped_test: list[int] = field(default_factory=list)
+    points: list[list[int]] = field(default_factory=list)
+    shots: list[list[list[int]]] = field(default_factory=list)
+    prequential: list[list[int]] = field(default_factory=list)
+    classes: list[list[int]] = field(default_factory=list)
+    confidence: list[list[float]] = field(default_factory=list)
+    steps: int = 0
+    free_at: float = 0.0
+    lag_sum: float = 0.0
+    lag_most: float = 0.0
+    missed_chunks: int = 0
+    missed_images: int = 0
+
+    def begin_task(self) -> None:
+        self.tasks_begun += 1
+        self.shots.append([])
+        self.prequential.append([0, 0])
 
     def note_accuracy(self, task: int, counts: list[tuple[int, int]]) -> None:
         """Takes in (correct, total) of every task seen so far, after `task`."""

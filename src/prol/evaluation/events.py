@@ -1,4 +1,7 @@
-"""What the loop tells whoever listens. Tasks count from 0; no event carries a time, so that logs can be compared."""
+"""What the loop tells whoever listens. Tasks count from 0.
+
+No event carries a time, so that logs can be compared, but for those of a run on a clock, where time decides.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,33 @@ class ImagesSkipped:
 
 
 @dataclass(frozen=True)
+class ChunkMissed:
+    """A chunk was lost, for the learner was busy; `chunk` counts those that are behind us."""
+
+    chunk: int
+    task: int
+    images: int
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A chunk was predicted before it is learnt."""
+
+    chunk: int
+    correct: int
+    total: int
+
+
+@dataclass(frozen=True)
+class StepTimed:
+    """What a step took on the clock, and how long after the chunk's arrival it was done."""
+
+    chunk: int
+    seconds: float
+    lag: float
+
+
+@dataclass(frozen=True)
 class ChunkLearnt:
     """One step is done; `report` holds the learner's own numbers about it."""
 
@@ -61,6 +91,26 @@ class Evaluated:
 
     task: int
     tested: int
+    correct: int
+    total: int
+
+
+@dataclass(frozen=True)
+class PointEvaluated:
+    """After `images` of the stream, the test images of all `classes` that have come were classified."""
+
+    images: int
+    classes: int
+    correct: int
+    total: int
+
+
+@dataclass(frozen=True)
+class ShotEvaluated:
+    """After `shot` chunks of a task, its own test images were classified."""
+
+    task: int
+    shot: int
     correct: int
     total: int
 
@@ -88,4 +138,17 @@ class Finished:
     result: Result
 
 
-Event = RunStarted | TaskStarted | ImagesSkipped | ChunkLearnt | Evaluated | TaskEnded | Finished
+Event = (
+    RunStarted
+    | TaskStarted
+    | ImagesSkipped
+    | ChunkMissed
+    | Predicted
+    | StepTimed
+    | ChunkLearnt
+    | Evaluated
+    | PointEvaluated
+    | ShotEvaluated
+    | TaskEnded
+    | Finished
+)

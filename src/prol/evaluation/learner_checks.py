@@ -94,6 +94,22 @@ def batch_independence(subject: Subject) -> None:
     _require(worst <= limit, f"with predict_batch=3, scores differ by {worst:.3g}")
 
 
+def fixed_features_stay(subject: Subject) -> None:
+    """What is said to be untouched by learning is so, and a prediction that starts from it is the same."""
+    learner, images = subject.fresh(), make_images(9, seed=17)
+    if learner.fixed == "nothing":
+        return
+    teach(learner, LESSON[:1])
+    early = learner.fixed_features(images)
+    teach(learner, LESSON[1:])
+    _require(same_bits(early, learner.fixed_features(images)), "fixed features were changed by learning")
+    whole = learner.predict(images)
+    known = learner.predict(images if learner.fixed == "part" else None, early)
+    worst = float((known - whole).abs().nan_to_num(0.0).max())  # -inf less -inf
+    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(whole[whole.isfinite()].abs().max()))
+    _require(worst <= limit, f"scores from fixed features differ by {worst:.3g} from those of the images")
+
+
 def save_and_load(subject: Subject) -> None:
     """A saved and loaded learner answers and learns on bit for bit like the one saved."""
     for announced in subject.modes:
@@ -244,6 +260,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
         scores_have_a_column_for_each_class,
         predict_is_pure,
         batch_independence,
+        fixed_features_stay,
         save_and_load,
         clones_are_independent,
         seeded_runs_are_identical,

@@ -2,46 +2,106 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
 
-from prol.datasets.base import Dataset
+import torch
+
+from prol.datasets.base import Dataset, Loaded
+from prol.datasets.prefetch import prefetched
+from prol.evaluation.clock import Arrivals, Clock
 from prol.evaluation.cursor import Cursor
-from prol.evaluation.events import ChunkLearnt, Event, Finished, ImagesSkipped, RunStarted, TaskEnded, TaskStarted
+from prol.evaluation.events import (
+    ChunkLearnt,
+    ChunkMissed,
+    Event,
+    Finished,
+    ImagesSkipped,
+    RunStarted,
+    StepTimed,
+    TaskEnded,
+    TaskStarted,
+)
+from prol.evaluation.exams import Examiner, Measures
 from prol.evaluation.result import Result
-from prol.evaluation.testing import evaluate_seen_tasks, task_test_images
 from prol.learner import Learner
 from prol.streams.base import Stream
 
 
-def run_stream(learner: Learner, dataset: Dataset, stream: Stream, cursor: Cursor | None = None) -> Iterator[Event]:
-    """Teaches the whole stream and evaluates after each task.
+def run_stream(
+    learner: Learner,
+    dataset: Dataset,
+    stream: Stream,
+    cursor: Cursor | None = None,
+    *,
+    measures: Measures | None = None,
+    clock: Clock | None = None,
+    workers: int = 0,
+) -> Iterator[Event]:
+    """Teaches the whole stream and evaluates after each task, and wherever else `measures` asks for it.
 
-    `cursor` is kept up to date. A copy of it and of the learner's state, taken at a `ChunkLearnt` or a `TaskEnded`,
-    is a point from which a later call goes on, with the same events and the same result.
+    `cursor` is kept up to date. A copy of it and of the learner's state, taken at a `ChunkLearnt`, a `ChunkMissed` or a
+    `TaskEnded`, is a point from which a later call goes on, with the same events and the same result. On a `clock` data
+    do not wait, and chunks may be missed. `workers` threads read images ahead.
     """
     cursor = Cursor() if cursor is None else cursor
-    names, labels, told = dataset.class_names, dataset.train.labels, stream.boundaries_told
+    examiner = Examiner(learner, dataset, stream, measures or Measures(), workers)
+    sizes = [len(chunk.indices) for chunk in stream.chunks]
+    arrivals = None if clock is None else Arrivals(clock, sizes)
+    names, chunks, told = dataset.class_names, stream.chunks, stream.boundaries_told
     if cursor == Cursor():
-        train_images = sum(len(chunk.indices) for chunk in stream.chunks)
-        test_images = sum(len(task_test_images(dataset, stream, task)) for task in range(len(stream.task_classes)))
-        yield RunStarted(len(stream.task_classes), len(stream.chunks), train_images, test_images)
-    for task in range(cursor.tasks_evaluated, len(stream.task_classes)):
-        if task == cursor.tasks_begun:
-            classes = tuple(names[number] for number in stream.task_classes[task])
-            if told:
-                learner.boundary(classes if stream.classes_announced else None)
-            cursor.tasks_begun += 1
-            yield TaskStarted(task, classes, told)
-        while cursor.chunks < len(stream.chunks) and stream.chunks[cursor.chunks].task == task:
-            loaded = dataset.train.load(stream.chunks[cursor.chunks].indices)
-            if loaded.unreadable:
-                cursor.skipped_train += len(loaded.unreadable)
-                yield ImagesSkipped.of("train", task, loaded.unreadable)
-            if loaded.images:
-                learner.learn(loaded.images, [names[labels[index]] for index in loaded.indices])
-            cursor.chunks += 1
-            if loaded.images:
-                yield ChunkLearnt(cursor.chunks, task, len(loaded.images), learner.report())
-        yield from evaluate_seen_tasks(learner, dataset, stream, task, cursor)
-        yield TaskEnded.of(cursor, classes_seen=len(learner.classes))
-    yield Finished(Result.of(learner, dataset, stream, cursor))
+        yield RunStarted(len(stream.task_classes), len(chunks), sum(sizes), sum(map(len, examiner.test_images)))
+    with closing(prefetched(dataset.train, (chunk.indices for chunk in chunks[cursor.chunks :]), workers)) as reading:
+        for task in range(cursor.tasks_evaluated, len(stream.task_classes)):
+            if task == cursor.tasks_begun:
+                classes = tuple(names[number] for number in stream.task_classes[task])
+                if told:
+                    learner.boundary(classes if stream.classes_announced else None)
+                cursor.begin_task()
+                yield TaskStarted(task, classes, told)
+            yield from examiner.within_task(task, cursor)
+            while cursor.chunks < len(chunks) and chunks[cursor.chunks].task == task:
+                loaded = next(reading)
+                if arrivals is not None and arrivals.missed(cursor.chunks, cursor):
+                    yield _miss(cursor, task, sizes[cursor.chunks])
+                else:
+                    yield from _take(learner, dataset, loaded, task, cursor, examiner, arrivals)
+                yield from examiner.within_task(task, cursor)
+            yield from examiner.after_task(task, cursor)
+            yield TaskEnded.of(cursor, classes_seen=len(learner.classes))
+    yield Finished(Result.of(learner, dataset, stream, cursor, clock))
+
+
+def _take(
+    learner: Learner,
+    dataset: Dataset,
+    loaded: Loaded,
+    task: int,
+    cursor: Cursor,
+    examiner: Examiner,
+    arrivals: Arrivals | None,
+) -> Iterator[Event]:
+    """One chunk: what cannot be read is named, the rest is learnt."""
+    if loaded.unreadable:
+        cursor.skipped_train += len(loaded.unreadable)
+        yield ImagesSkipped.of("train", task, loaded.unreadable)
+    yield from examiner.before_learning(loaded, task, cursor)
+    if loaded.images:
+        labels = [dataset.class_names[label] for label in dataset.train.labels[loaded.indices]]
+        began = time.perf_counter()
+        learner.learn(loaded.images, labels)
+        if arrivals is not None:
+            if learner.backbone.device.type == "cuda":
+                torch.cuda.synchronize(learner.backbone.device)
+            yield StepTimed(cursor.chunks + 1, *arrivals.learnt(cursor.chunks, cursor, time.perf_counter() - began))
+    cursor.chunks += 1
+    if loaded.images:
+        yield ChunkLearnt(cursor.chunks, task, len(loaded.images), learner.report())
+
+
+def _miss(cursor: Cursor, task: int, images: int) -> ChunkMissed:
+    cursor.chunks += 1
+    cursor.missed_chunks += 1
+    cursor.missed_images += images
+    return ChunkMissed(cursor.chunks, task, images)

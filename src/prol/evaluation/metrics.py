@@ -50,6 +50,68 @@ class Metrics:
     """The forgetting after each task t, by the definition of `forgetting`; the first value is 0."""
 
 
+@dataclass(frozen=True)
+class AnytimeMetrics:
+    """Measures in percent that look inside tasks; None where the run did not ask for them."""
+
+    a_auc: float | None
+    """Mean accuracy at equally spaced points of the stream, on all classes that have come (Koh et al. 2022)."""
+
+    prequential: float | None
+    """Share of training images predicted rightly before they were learnt (Gama et al. 2013)."""
+
+    learning_curve_area: float | None
+    """LCA_b: mean over s = 0..b of Z_s, the mean over tasks of A_tt after s chunks of t (Chaudhry et al. 2019)."""
+
+    calibration_error: float
+    """At the end: sum over bins k of n_k / n |accuracy_k - mean confidence_k|, 15 equal bins (Guo et al. 2017)."""
+
+
+_BINS = 15
+
+
+def confidence_bins(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> Matrix:
+    """Answers by how sure they were: images, right ones and summed confidence of each bin, `[N] -> [15, 3]`."""
+    place = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
+    columns = [np.bincount(place, weights, _BINS) for weights in (None, right.astype(np.float64), confidence)]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def calibration_error(bins: Matrix) -> float:
+    """The expected calibration error in percent of bins `[K, 3]`.
+
+    >>> calibration_error(np.array([[4.0, 1.0, 1.2], [6.0, 6.0, 5.4]]))
+    8.0
+    """
+    total = bins[:, 0].sum()
+    return round(float(100 * np.abs(bins[:, 1] - bins[:, 2]).sum() / total), 10) if total else 0.0
+
+
+def anytime_metrics(
+    points: Sequence[Sequence[int]],
+    prequential: Sequence[Sequence[int]],
+    shots: Sequence[Sequence[Sequence[int]]],
+    bins: Matrix,
+) -> AnytimeMetrics:
+    """From pairs (correct, total): at each point, before each task's chunks, after each task's first chunks."""
+    asked = sum(total for _, total in prequential)
+    by_shot = [
+        [_percent(*task[shot]) for task in shots if shot < len(task) and task[shot][1]]
+        for shot in range(max(map(len, shots), default=0))
+    ]
+    curve = [float(np.mean(accuracies)) for accuracies in by_shot if accuracies]
+    return AnytimeMetrics(
+        a_auc=float(np.mean([_percent(*pair) for pair in points])) if points else None,
+        prequential=_percent(sum(correct for correct, _ in prequential), asked) if asked else None,
+        learning_curve_area=float(np.mean(curve)) if curve else None,
+        calibration_error=calibration_error(bins),
+    )
+
+
+def _percent(correct: int, total: int) -> float:
+    return 100.0 * correct / total if total else 0.0
+
+
 def accuracy_matrix(correct: Sequence[Sequence[int]], total: Sequence[Sequence[int]]) -> Matrix:
     """Percent correct `[T, T]` from counts `[T, T]`; 0 where nothing was tested.
 

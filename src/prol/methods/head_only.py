@@ -54,6 +54,7 @@ class HeadOnly(Learner):
     name: ClassVar[str] = "head_only"
     family: ClassVar[str] = "fine-tuning"
     citation: ClassVar[str] = "linear probe, the plain baseline"
+    fixed = "all"
     Options: ClassVar[type] = HeadOnlyOptions
     can_diverge: ClassVar[bool] = True
     options: HeadOnlyOptions
@@ -108,9 +109,12 @@ class HeadOnly(Learner):
         self.clock.steps += 1
         self._last = {"inter": inter.item(), "intra": intra.item(), "total": total.item(), "lr": lr}
 
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return F.linear(self.backbone.features(inputs), self.weight.rows, self.bias.rows)
+        return self.backbone.features(inputs)
+
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+        return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)
 
     def report(self) -> dict[str, float]:
         return dict(self._last)

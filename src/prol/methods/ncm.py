@@ -35,6 +35,7 @@ class NCM(Learner):
     name: ClassVar[str] = "ncm"
     family: ClassVar[str] = "closed form"
     citation: ClassVar[str] = "Mensink et al., Distance-Based Image Classification, TPAMI 2013; Janson et al., 2022"
+    fixed = "all"
     Options: ClassVar[type] = NCMOptions
     options: NCMOptions
 
@@ -57,9 +58,12 @@ class NCM(Learner):
         self.sums.rows.index_add_(0, rows, features)
         self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
 
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        features = self.backbone.features(inputs).double()
+        return self.backbone.features(inputs)
+
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+        features = (self._fixed(pixels) if fixed is None else fixed).double()
         means = self.sums.rows / self.counts.rows.clamp(min=1).unsqueeze(1)
         scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)
         return scores.masked_fill(self.counts.rows == 0, -torch.inf)  # announced, but nothing seen of it yet

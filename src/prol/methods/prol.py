@@ -36,6 +36,7 @@ class PROL(Learner):
     citation: ClassVar[str] = "Ma'sum et al., PROL: Rehearsal Free Continual Learning in Streaming Data, ICCV 2025"
     Options: ClassVar[type] = PROLOptions
     can_diverge: ClassVar[bool] = True
+    fixed = "part"
     options: PROLOptions
     backbone: ViT
 
@@ -238,13 +239,22 @@ class PROL(Learner):
 
     # Answering, saving, counting
 
-    def _scores(self, pixels: list[Tensor]) -> Tensor:
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return self.heads.logits(self._features(inputs), self.heads.trained(self.options.thaw_heads))
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+        return self._query(self._evaluation_input(pixels))[2]
 
-    def _features(self, inputs: Tensor) -> Tensor:
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+        features = self._features(self._evaluation_input(pixels), fixed)
+        return self.heads.logits(features, self.heads.trained(self.options.thaw_heads))
+
+    def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
+        return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+
+    def _features(self, inputs: Tensor, query: Tensor | None = None) -> Tensor:
         """The prompted class feature `[B, D]` that the heads judge, all classes being candidates."""
-        tokens, _, query = self._query(inputs)
+        if query is None:
+            tokens, _, query = self._query(inputs)
+        else:
+            tokens = self.backbone.embed(inputs)
         chosen = None
         if self.options.keys:
             rows, source = nearest(self.source.cosines(query)), self.source
@@ -259,6 +269,9 @@ class PROL(Learner):
         if o.preset == "released" or o.train_rows == "local":
             reasons["classes_need_no_announcement"] = "scaler rows counted within the task need its classes announced"
         return reasons
+
+    def needs_boundaries(self) -> bool:
+        return self.options.preset == "released" or self.options.train_rows == "local"
 
     def report(self) -> dict[str, float]:
         return dict(self._last)

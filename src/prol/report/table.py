@@ -21,6 +21,13 @@ _METRICS = {
     "forgetting_paper": ("forgetting, paper", "best taken before the last task; negative when old tasks gain"),
 }
 
+_ANYTIME = {
+    "a_auc": ("A_AUC", "mean accuracy at equally spaced points of the stream, on the classes that had come"),
+    "prequential": ("prequential", "training images predicted rightly before they were learnt"),
+    "learning_curve_area": ("learning-curve area", "mean accuracy on a task over its first chunks"),
+    "calibration_error": ("calibration error", "gap between confidence and accuracy at the end, 15 bins"),
+}
+
 _AMOUNTS = {
     "trained_now": "trained",
     "parameters_stored": "parameters stored",
@@ -38,15 +45,13 @@ def result_tables(config: Content, result: Content, timing: Content | None = Non
         footprint_table({"during the last task:": result["footprint"]}),
         told_line(result["told"]),
     ]
+    if result["clock"] is not None:
+        parts.append(clock_line(result["clock"]))
     skipped = result["skipped"]
     if skipped["train"] or skipped["test"]:
         parts.append(f"Unreadable images skipped: {skipped['train']} in training, {skipped['test']} in test.")
     if timing is not None:
-        parts.append(
-            f"Speed: {timing['train_images_per_second']:.1f} images/s learning, "
-            f"{timing['test_images_per_second']:.1f} images/s testing; "
-            f"{timing['train_seconds']:.1f} s and {timing['test_seconds']:.1f} s in all."
-        )
+        parts.append(speed_line(timing))
     return Group(*parts)
 
 
@@ -86,6 +91,15 @@ def metrics_table(result: Content) -> Table:
         table.add_column(justify=justify)
     for name, (short, meaning) in _METRICS.items():
         table.add_row(short, f"{result['metrics'][name]:.2f}", meaning)
+    for name, (short, meaning) in _ANYTIME.items():
+        if result["anytime"][name] is not None:
+            table.add_row(short, f"{result['anytime'][name]:.2f}", meaning)
+    classes = result["class_accuracy"]
+    if classes:
+        worst, best = min(classes, key=classes.__getitem__), max(classes, key=classes.__getitem__)
+        table.add_row(
+            "classes", f"{len(classes)}", f"from {classes[worst]:.2f} ({worst}) to {classes[best]:.2f} ({best})"
+        )
     return table
 
 
@@ -104,9 +118,35 @@ def footprint_table(footprints: Mapping[str, Content]) -> Table:
 
 def told_line(told: Content) -> str:
     """What the learner knew besides images and labels, as one sentence."""
+    how = told["preprocessing"]
+    words = {
+        "weights_sha256": told["weights_sha256"][:12],
+        "preprocessing": f"{how['size']} px, {how['interpolation']}, crop {how['crop_pct']:g}, "
+        f"mean {how['mean'][0]:g}, deviation {how['std'][0]:g}",
+    }
     parts = [
-        f"{name.replace('_', ' ')}: {('yes' if value else 'no') if isinstance(value, bool) else value}"
+        f"{name.replace('_', ' ')}: {words.get(name, ('yes' if value else 'no') if isinstance(value, bool) else value)}"
         for name, value in told.items()
         if value is not None
     ]
     return f"Told to the learner: {', '.join(parts)}."
+
+
+def clock_line(clock: Content) -> str:
+    """How a run kept up with data that did not wait."""
+    return (
+        f"On the clock: {clock['rate']:g} images/s arriving, {clock['keep']} chunks may wait; "
+        f"{100 * clock['missed_share']:.1f} % of the images missed ({clock['missed_chunks']} chunks); "
+        f"lag {1000 * clock['mean_lag']:.1f} ms on average, {1000 * clock['most_lag']:.1f} ms at most."
+    )
+
+
+def speed_line(timing: Content) -> str:
+    """Images a second; of testing only where each test image was computed anew."""
+    testing = "testing with reused features (--inference-time measures it)"
+    if not timing["test_features_reused"]:
+        testing = f"{timing['test_images_per_second']:.1f} images/s testing"
+    return (
+        f"Speed: {timing['train_images_per_second']:.1f} images/s learning, {testing}; "
+        f"{timing['train_seconds']:.1f} s and {timing['test_seconds']:.1f} s in all."
+    )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from prol.artifacts import Checkpoints
-from prol.evaluation import ChunkLearnt, Cursor, Event, TaskEnded
+from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
 from prol.learner import Learner
 from prol.runs.log import EventLog
 from prol.runs.timing import Timing
@@ -24,7 +24,8 @@ class CheckpointWriter:
 
     def __call__(self, event: Event, seconds: float) -> None:
         del seconds
-        due = isinstance(event, TaskEnded) or (isinstance(event, ChunkLearnt) and event.chunk % self.every == 0)
+        passed = isinstance(event, ChunkLearnt | ChunkMissed) and event.chunk % self.every == 0
+        due = passed or isinstance(event, TaskEnded)
         if not due:
             return
         tensors, meta = self.learner.state()

@@ -10,7 +10,18 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from prol.evaluation import ChunkLearnt, Cursor, Evaluated, Event, ImagesSkipped, TaskEnded, TaskStarted
+from prol.evaluation import (
+    ChunkLearnt,
+    ChunkMissed,
+    Cursor,
+    Evaluated,
+    Event,
+    ImagesSkipped,
+    PointEvaluated,
+    StepTimed,
+    TaskEnded,
+    TaskStarted,
+)
 from prol.runs.setup import Setup
 
 
@@ -63,6 +74,8 @@ class Lines:
                 self._print(f"task {event.task + 1}/{self.tasks}: {self.speed}; {accuracy_now(event)}")
             case ImagesSkipped():
                 self.warn(skipped_line(event))
+            case PointEvaluated():
+                self._print(f"after {event.images} images: {point_line(event)}")
             case ChunkLearnt() if self.silent_for >= self.seconds_between:
                 self._print(f"task {event.task + 1}/{self.tasks}: chunk {event.chunk} of {self.chunks}; {self.speed}")
 
@@ -107,6 +120,10 @@ class LiveBar:
                 self._update(description=f"learning task {event.task + 1}/{self.tasks}", refresh=True)
             case ChunkLearnt():
                 self._update(completed=event.chunk, speed=str(self.speed))
+            case ChunkMissed():
+                self._update(completed=event.chunk)
+            case PointEvaluated():
+                self._update(accuracy=point_line(event), refresh=True)
             case Evaluated():
                 self._update(description=f"testing task {event.tested + 1}/{self.tasks}")
             case TaskEnded():
@@ -131,7 +148,9 @@ class Speed:
         if isinstance(event, TaskStarted):
             self.images, self.seconds = 0, 0.0
         if isinstance(event, ChunkLearnt):
-            self.images, self.seconds = self.images + event.images, self.seconds + seconds
+            self.images += event.images
+        if isinstance(event, ChunkLearnt | StepTimed):  # on a clock the step is told before the chunk
+            self.seconds += seconds
 
     def __str__(self) -> str:
         return f"{self.images / self.seconds:.0f} images/s" if self.seconds > 0 else ""
@@ -139,16 +158,23 @@ class Speed:
 
 def headline(setup: Setup, folder: Path, cursor: Cursor) -> str:
     config = setup.config
+    clock = config["clock"]
+    pace = "" if clock is None else f", {clock['rate']:g} images/s arriving"
     begin = f"going on after chunk {cursor.chunks}" if cursor.chunks else "from the start"
     return (
         f"{config['method']} on {config['dataset']['name']}: {len(setup.stream.task_classes)} tasks, "
-        f"{len(setup.stream.chunks)} chunks of {config['protocol']['chunk']}, seed {config['seed']}, "
+        f"{len(setup.stream.chunks)} chunks of {config['protocol']['chunk']}{pace}, seed {config['seed']}, "
         f"{config['device']} {config['precision']}, backbone {config['backbone']['name']}, {begin}; writing to {folder}"
     )
 
 
 def accuracy_now(event: TaskEnded) -> str:
     return f"{event.average_accuracy:.2f} % on the {event.classes_seen} classes so far"
+
+
+def point_line(event: PointEvaluated) -> str:
+    share = 100 * event.correct / event.total if event.total else 0.0
+    return f"{share:.2f} % on the {event.classes} classes that have come"
 
 
 def skipped_line(event: ImagesSkipped) -> str:

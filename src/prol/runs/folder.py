@@ -15,14 +15,17 @@ _LOCK = ".lock"
 _CONFIG_HOLDS = {
     "backbone",
     "checkpoint_every",
+    "clock",
     "dataset",
     "device",
+    "measures",
     "method",
     "options",
     "precision",
     "protocol",
     "seed",
     "threads",
+    "workers",
 }
 
 
@@ -36,6 +39,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config = self.path / "config.json"
+        self.split = self.path / "split.json"
         self.events = self.path / "events.jsonl"
         self.result = self.path / "result.json"
         self.timing = self.path / "timing.json"

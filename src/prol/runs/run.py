@@ -13,6 +13,7 @@ import torch
 from prol.artifacts import Checkpoints
 from prol.artifacts.atomic import write_json
 from prol.artifacts.tensors import file_sha256
+from prol.datasets.cutting import cut_content
 from prol.evaluation import Event, Finished, run_stream
 from prol.runs.checkpointing import CheckpointWriter, go_back
 from prol.runs.display import Display, Silent
@@ -26,7 +27,8 @@ def start(plan: Plan, out: str | Path | None = None, display: Display | None = N
     """Carries out a plan in a new folder, `runs/METHOD-DATASET-seedN` when none is given.
 
     Returns:
-        The folder, with `config.json`, `events.jsonl`, `result.json`, `timing.json`, `checkpoint/` and `model/`.
+        The folder, with `config.json`, `events.jsonl`, `result.json`, `timing.json`, `checkpoint/` and `model/`,
+        and `split.json` where the data were cut here.
     """
     if out is not None:
         RunFolder(out).require_free()
@@ -37,6 +39,8 @@ def start(plan: Plan, out: str | Path | None = None, display: Display | None = N
         with folder.locked():
             folder.require_free()
             write_json(folder.config, setup.config)
+            if setup.dataset.cut is not None:
+                write_json(folder.split, cut_content(setup.dataset.cut))
             _carry_out(folder, setup, display or Silent())
     return folder
 
@@ -64,12 +68,24 @@ def _carry_out(folder: RunFolder, setup: Setup, display: Display) -> None:
     cursor, timing, offset = go_back(checkpoints, learner, display.warn)
     with EventLog(folder.events, offset) as log, display.showing(setup, folder.path, cursor):
         writer = CheckpointWriter(checkpoints, setup.config["checkpoint_every"], learner, cursor, log, timing)
-        events = run_stream(learner, setup.dataset, setup.stream, cursor)
+        plan = Plan.from_config(setup.config)
+        for note in setup.dataset.notes:
+            display.warn(note)
+        events = run_stream(
+            learner,
+            setup.dataset,
+            setup.stream,
+            cursor,
+            measures=plan.measures,
+            clock=plan.clock,
+            workers=setup.config["workers"],
+        )
         last = tell(events, [timing, log, writer, display])
         log.settle()
     assert isinstance(last, Finished)
     learner.save(folder.model)
-    write_json(folder.timing, timing.summary())
+    reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
+    write_json(folder.timing, timing.summary(features_reused=reused))
     # Last of all: whoever finds it may take the run as finished.
     write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
 

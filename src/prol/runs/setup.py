@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,10 +21,13 @@ from prol.backbones import open_backbone
 from prol.datasets import Dataset
 from prol.evaluation import Told
 from prol.learner import Learner
+from prol.options import bind_arguments, own_arguments
 from prol.runs.plan import Plan
 from prol.streams import Stream
 
-FORMAT = 1
+FORMAT = 2
+
+_SHARED = ("labels", "tasks", "chunk", "seed", "class_order", "boundaries", "announce")
 
 
 @dataclass(frozen=True)
@@ -43,25 +47,22 @@ def set_up(plan: Plan) -> Setup:
     """
     kind = registry.method(plan.method)
     options = kind.read_options(_with_implied(kind, plan))
-    released = getattr(options, "preset", None) == "released"
-    if released and (plan.class_order != "label" or options.chunk != plan.chunk):
-        raise ValueError("preset released needs --class-order label, and tests in batches of --chunk: leave out chunk=")
-    order = registry.protocol(plan.protocol)
-    dataset = registry.dataset(plan.dataset)(data=plan.data)
+    order, open_dataset = registry.protocol(plan.protocol), registry.dataset(plan.dataset)
+    asked = bind_arguments(order, _protocol_options(plan, options), reserved=_SHARED)
+    own_options = own_arguments(order, _SHARED) | asked
+    dataset_options = bind_arguments(open_dataset, plan.dataset_options, reserved=("data",))
+    dataset = open_dataset(data=plan.data, **dataset_options)
     if plan.limit_per_class is not None:
         dataset = dataset.limited(plan.limit_per_class)
+    backbone = open_backbone(plan.backbone, device=plan.device, precision=plan.precision)
+    learner = kind(backbone, options, plan.seed)
     protocol = {
         "tasks": plan.tasks or min(dataset.tasks, len(dataset.class_names)),
         "chunk": plan.chunk,
         "class_order": plan.class_order,
-        "boundaries": plan.boundaries,
-        "announce": plan.announce and plan.boundaries,
-        # The published code leaves out classes that do not fill a task; nothing else does.
-        "drop_surplus": released,
+        **_told(plan, order, learner),
     }
-    stream = order(dataset.train.labels, seed=plan.seed, **protocol)
-    backbone = open_backbone(plan.backbone, device=plan.device, precision=plan.precision)
-    learner = kind(backbone, options, plan.seed)
+    stream = order(dataset.train.labels, seed=plan.seed, **protocol, **own_options)
     config = {
         "format": FORMAT,
         "versions": _versions(),
@@ -72,23 +73,54 @@ def set_up(plan: Plan) -> Setup:
         "precision": backbone.precision,
         "device": str(backbone.device),
         "threads": plan.threads or torch.get_num_threads(),
+        "workers": (os.cpu_count() or 2) // 2 if plan.workers is None else plan.workers,
         "seed": plan.seed,
         "dataset": {
             "name": plan.dataset,
-            "data": None if plan.data is None else str(Path(plan.data).resolve()),
+            "data": None if plan.data is None else _absolute(plan.data),
+            "options": dataset_options,
             "limit_per_class": plan.limit_per_class,
             "classes": len(dataset.class_names),
             "train_images": len(dataset.train.labels),
             "test_images": len(dataset.test.labels),
             "labels_sha256": _labels_sha256(dataset),
             "licence": dataset.licence,
+            "cut": None if dataset.cut is None else dataset.cut.rule,
         },
-        "protocol": {"name": plan.protocol, **protocol},
-        "told": dataclasses.asdict(Told.by(stream)),
+        "protocol": {"name": plan.protocol, **protocol, "options": own_options},
+        "measures": dataclasses.asdict(plan.measures),
+        "clock": None if plan.clock is None else dataclasses.asdict(plan.clock),
+        "told": dataclasses.asdict(Told.by(learner, stream)),
         "checkpoint_every": plan.checkpoint_every,
     }
     # Through JSON once, so that it equals what is later read back from the file.
     return Setup(json.loads(json.dumps(config)), learner, dataset, stream)
+
+
+def _protocol_options(plan: Plan, options: Any) -> dict[str, Any]:
+    """The protocol's own options, with what the published code does where that is asked for."""
+    if getattr(options, "preset", None) != "released":
+        return dict(plan.protocol_options)
+    if plan.protocol != "disjoint":
+        raise ValueError(f"preset released cannot meet a class again, as {plan.protocol} brings it: use preset=paper")
+    if plan.class_order != "label" or options.chunk != plan.chunk:
+        raise ValueError("preset released needs --class-order label, and tests in batches of --chunk: leave out chunk=")
+    # The published code leaves out classes that do not fill a task; nothing else does.
+    return dict(plan.protocol_options) | {"drop_surplus": True}
+
+
+def _told(plan: Plan, order: Callable[..., Stream], learner: Learner) -> dict[str, bool]:
+    """Whether the learner is told of boundaries and classes: as asked, else as its method and the protocol have it."""
+    boundaries, needed = plan.boundaries, learner.needs_boundaries()
+    if needed and (boundaries is False or plan.announce is False):
+        raise ValueError(f"{learner.name} with these options needs task boundaries and classes to be told: let it")
+    if boundaries is None:
+        boundaries = needed or plan.announce or bool(own_arguments(order)["boundaries"])
+    return {"boundaries": boundaries, "announce": boundaries if plan.announce is None else plan.announce}
+
+
+def _absolute(data: str) -> str:
+    return data if data.startswith("hub:") else str(Path(data).expanduser().resolve())
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], above: str = "") -> dict[str, tuple[Any, Any]]:

@@ -6,7 +6,21 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from prol.evaluation import ChunkLearnt, Evaluated, Event, Finished, ImagesSkipped, RunStarted, TaskEnded, TaskStarted
+from prol.evaluation import (
+    ChunkLearnt,
+    ChunkMissed,
+    Evaluated,
+    Event,
+    Finished,
+    ImagesSkipped,
+    PointEvaluated,
+    Predicted,
+    RunStarted,
+    ShotEvaluated,
+    StepTimed,
+    TaskEnded,
+    TaskStarted,
+)
 
 
 @dataclass
@@ -32,10 +46,15 @@ class Timing:
             case ChunkLearnt(images=images):
                 self.tasks[-1].train_images += images
                 self.tasks[-1].train_seconds += seconds
-            case Evaluated(total=total):
+            case (
+                Evaluated(total=total)
+                | PointEvaluated(total=total)
+                | ShotEvaluated(total=total)
+                | Predicted(total=total)
+            ):
                 self.tasks[-1].test_images += total
                 self.tasks[-1].test_seconds += seconds
-            case ImagesSkipped(half="train"):
+            case ImagesSkipped(half="train") | ChunkMissed() | StepTimed():
                 self.tasks[-1].train_seconds += seconds
             case ImagesSkipped() | TaskEnded():
                 self.tasks[-1].test_seconds += seconds
@@ -45,8 +64,11 @@ class Timing:
     def state(self) -> list[dict[str, Any]]:
         return [asdict(task) for task in self.tasks]
 
-    def summary(self) -> dict[str, Any]:
-        """The content of `timing.json`. The mean over tasks is the paper's throughput; pooled is images by seconds."""
+    def summary(self, features_reused: bool = False) -> dict[str, Any]:
+        """The content of `timing.json`. The mean over tasks is the paper's throughput; pooled is images by seconds.
+
+        Where features of test images were reused, no speed of testing is given: it would not be that of a prediction.
+        """
         speeds = [_per_second(task.train_images, task.train_seconds) for task in self.tasks]
         test_speeds = [_per_second(task.test_images, task.test_seconds) for task in self.tasks]
         train_seconds = sum(task.train_seconds for task in self.tasks)
@@ -54,11 +76,14 @@ class Timing:
         return {
             "train_images_per_second": fmean(speeds) if speeds else 0.0,
             "train_images_per_second_pooled": _per_second(train_images, train_seconds),
-            "test_images_per_second": fmean(test_speeds) if test_speeds else 0.0,
+            "test_features_reused": features_reused,
+            "test_images_per_second": None if features_reused else fmean(test_speeds or [0.0]),
             "train_seconds": train_seconds,
             "test_seconds": sum(task.test_seconds for task in self.tasks),
             "tasks": [
-                asdict(task) | {"train_images_per_second": speed, "test_images_per_second": test_speed}
+                asdict(task)
+                | {"train_images_per_second": speed}
+                | {"test_images_per_second": None if features_reused else test_speed}
                 for task, speed, test_speed in zip(self.tasks, speeds, test_speeds, strict=True)
             ],
         }

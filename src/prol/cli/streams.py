@@ -1,0 +1,134 @@
+"""`prol streams`: the order in which a data set would come, before anything is learnt from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prol.cli import arguments as a
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from prol.datasets import Dataset
+    from prol.streams import Stream
+
+_SHARED = ("labels", "tasks", "chunk", "seed", "class_order", "boundaries", "announce")
+_MOST_BINS = 100
+
+
+def streams(
+    dataset: Annotated[
+        str | None, typer.Argument(help="A name that `prol datasets` lists; without it, the protocols are listed.")
+    ] = None,
+    data: a.Data = None,
+    data_options: a.DataOptions = None,
+    limit_per_class: a.LimitPerClass = None,
+    protocol: a.Protocol = "disjoint",
+    protocol_options: a.ProtocolOptions = None,
+    tasks: a.Tasks = None,
+    chunk: a.ChunkSize = 10,
+    seed: a.Seed = 0,
+    class_order: a.ClassOrder = "label",
+    boundaries: a.Boundaries = None,
+    announce: a.Announce = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw which classes come when to this .png or .svg.")] = None,
+) -> None:
+    """Show the order in which a data set would come, or list the protocols."""
+    from prol import registry
+    from prol.cli.terminal import output
+    from prol.options import bind_arguments, parse_pairs
+    from prol.report.figures import check_figure_file
+
+    console = output()
+    if dataset is None:
+        if plot is not None:
+            raise ValueError("--plot draws the stream of a data set: name one, for example `prol streams glyphs`")
+        console.print(_protocol_table())
+        return
+    if plot is not None:
+        check_figure_file(plot)
+    order, open_dataset = registry.protocol(protocol), registry.dataset(dataset)
+    options = bind_arguments(order, parse_pairs(protocol_options or []), _SHARED)
+    opened = open_dataset(data=data, **bind_arguments(open_dataset, parse_pairs(data_options or []), ("data",)))
+    if limit_per_class is not None:
+        opened = opened.limited(limit_per_class)
+    if boundaries is None and announce:
+        boundaries = True
+    if boundaries is not None:
+        options["boundaries"] = boundaries
+    stream = order(
+        opened.train.labels,
+        tasks=min(opened.tasks, len(opened.class_names)) if tasks is None else tasks,
+        chunk=chunk,
+        seed=seed,
+        class_order=class_order,
+        announce=announce,
+        **options,
+    )
+    for note in opened.notes:
+        console.print(note, soft_wrap=True)
+    title = f"{protocol} stream of {dataset}, seed {seed}"
+    console.print(_task_table(stream, opened, title))
+    console.print(_told(stream), soft_wrap=True)
+    if plot is not None:
+        _plot(stream, opened, title, plot)
+        console.print(f"Plot written to {plot}", soft_wrap=True)
+
+
+def _protocol_table() -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from prol import registry
+    from prol.options import describe_options, own_arguments
+
+    table = Table(box=SIMPLE)
+    for title in ("protocol", "what it is", "told by default", "its own options (-P)"):
+        table.add_column(title)
+    for name in registry.names("protocols"):
+        order = registry.protocol(name)
+        allowed, defaults = describe_options(order), own_arguments(order)
+        own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in own_arguments(order, _SHARED)]
+        told = "boundaries, classes" if defaults.get("boundaries") else "nothing"
+        table.add_row(name, (order.__doc__ or "").strip().partition("\n")[0], told, "\n".join(own))
+    return table
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _task_table(stream: Stream, dataset: Dataset, title: str) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from prol.streams import summarise_tasks
+
+    table = Table(box=SIMPLE, title=title, title_justify="left")
+    for column in ("task", "samples", "chunks", "own classes", "classes present", "of other tasks' classes, %"):
+        table.add_column(column, justify="right")
+    for task, summary in enumerate(summarise_tasks(stream, dataset.train.labels)):
+        counts = (task + 1, summary.samples, summary.chunks, summary.own_classes, summary.classes_present)
+        table.add_row(*map(str, counts), f"{100 * summary.foreign_share:.1f}")
+    return table
+
+
+def _told(stream: Stream) -> str:
+    boundaries, classes = ("yes" if told else "no" for told in (stream.boundaries_told, stream.classes_announced))
+    return f"Told to the learner: task boundaries: {boundaries}, classes of next task: {classes}."
+
+
+def _plot(stream: Stream, dataset: Dataset, title: str, file: Path) -> None:
+    from itertools import accumulate
+
+    from prol.report.stream_plot import plot_stream
+    from prol.streams import class_presence, summarise_tasks
+
+    labels = dataset.train.labels
+    sizes = [task.samples for task in summarise_tasks(stream, labels)]
+    names = [dataset.class_names[number] for group in stream.task_classes for number in group]
+    starts = list(accumulate(sizes[:-1], initial=0))
+    plot_stream(class_presence(stream, labels, min(_MOST_BINS, sum(sizes))), starts, names, title, file)

@@ -1,0 +1,82 @@
+"""Data that do not wait: which chunks a learner misses when they arrive at a given rate.
+
+The clock is virtual. Chunk k has arrived when its last image has: `a_k = (n_1 + ... + n_k) / rate`. A learner that is
+free at time f begins chunk k at `max(a_k, f)` and is free again a step's time later. Testing takes no time: it stands
+for questions put to a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prol.evaluation.cursor import Cursor
+
+# Times that are equal on paper, such as 3 x 0.1 and 0.3, must not decide by their last bit.
+_SAME_TIME = 1e-9
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How fast data come and what becomes of those that find the learner busy.
+
+    Args:
+        rate: images a second.
+        keep: how many chunks may wait; one more pushes out the one that has waited longest. With 0 a chunk that comes
+            while the learner is busy is lost.
+        step_seconds: what a step takes: one number for all, or one for each step (a list that ends starts over); None
+            takes the time that was measured.
+    """
+
+    rate: float
+    keep: int = 0
+    step_seconds: float | tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < float("inf"):
+            raise ValueError(f"rate must be a number of images a second above 0, got {self.rate}")
+        if self.keep < 0:
+            raise ValueError(f"keep must be 0 or more waiting chunks, got {self.keep}")
+        given = self.step_seconds
+        times = () if given is None else (given,) if isinstance(given, int | float) else given
+        if given is not None and (not times or not all(0 <= seconds < float("inf") for seconds in times)):
+            raise ValueError(f"step seconds must be one or more numbers, 0 or above, got {given}")
+
+    def step_time(self, step: int, measured: float) -> float:
+        """Seconds that step number `step` takes, counted from 0."""
+        if self.step_seconds is None:
+            return measured
+        if isinstance(self.step_seconds, tuple):
+            return self.step_seconds[step % len(self.step_seconds)]
+        return float(self.step_seconds)
+
+
+class Arrivals:
+    """A stream's chunks on the clock; how far the learner has come stands in the cursor.
+
+    >>> arrivals, cursor = Arrivals(Clock(rate=100, step_seconds=0.25), [10, 10, 10, 10]), Cursor()
+    >>> ["missed" if arrivals.missed(k, cursor) else arrivals.learnt(k, cursor, measured=0.0)[0] for k in range(4)]
+    [0.25, 'missed', 'missed', 0.25]
+    """
+
+    def __init__(self, clock: Clock, chunk_sizes: Sequence[int]) -> None:
+        self.clock = clock
+        self.times: NDArray[np.float64] = np.cumsum(chunk_sizes, dtype=np.float64) / clock.rate
+
+    def missed(self, chunk: int, cursor: Cursor) -> bool:
+        """Whether a chunk is lost by the time the learner could begin it."""
+        pushed_out_by = chunk + self.clock.keep
+        return pushed_out_by < len(self.times) and bool(self.times[pushed_out_by] < cursor.free_at - _SAME_TIME)
+
+    def learnt(self, chunk: int, cursor: Cursor, measured: float) -> tuple[float, float]:
+        """Moves the clock on by a step: its seconds, and the lag from the chunk's arrival to the end of the step."""
+        seconds = self.clock.step_time(cursor.steps, measured)
+        arrived = float(self.times[chunk])
+        cursor.free_at = max(arrived, cursor.free_at) + seconds
+        lag = cursor.free_at - arrived
+        cursor.steps += 1
+        cursor.lag_sum, cursor.lag_most = cursor.lag_sum + lag, max(cursor.lag_most, lag)
+        return seconds, lag

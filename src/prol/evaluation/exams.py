@@ -1,0 +1,145 @@
+"""Exams: what is asked of a learner, when, and how the answers count. No hint of the task is ever given."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from prol.datasets.base import Dataset, Loaded
+from prol.evaluation.cursor import Cursor
+from prol.evaluation.events import Evaluated, Event, ImagesSkipped, PointEvaluated, Predicted, ShotEvaluated
+from prol.evaluation.held_out import HeldOut
+from prol.evaluation.metrics import confidence_bins
+from prol.learner import Learner
+from prol.streams.base import Stream
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured besides the accuracy after each task.
+
+    Args:
+        points: how many equally spaced points of the stream at which all classes that have come are tested (A_AUC).
+        shots: after how many chunks of each task its own test images are asked, from 0 on (learning-curve area).
+        prequential: whether each chunk is predicted before it is learnt.
+        reuse_features: whether what learning never changes is computed once a run and test image. Switch it off where
+            the time of a prediction matters.
+    """
+
+    points: int = 0
+    shots: int | None = None
+    prequential: bool = False
+    reuse_features: bool = True
+
+    def __post_init__(self) -> None:
+        if self.points < 0:
+            raise ValueError(f"points must be 0 or more, got {self.points}")
+        if self.shots is not None and self.shots < 0:
+            raise ValueError(f"shots must be 0 or more chunks, got {self.shots}")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Test images as they were answered: class number, whether right, and the probability of the answer."""
+
+    labels: NDArray[np.int64]
+    right: NDArray[np.bool_]
+    confidence: NDArray[np.float64]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return int(self.right.sum()), len(self.right)
+
+
+class Examiner:
+    """Holds the exams of one run; what was asked and answered so far stands in the cursor."""
+
+    def __init__(self, learner: Learner, dataset: Dataset, stream: Stream, measures: Measures, workers: int) -> None:
+        self.learner, self.dataset, self.stream, self.measures = learner, dataset, stream, measures
+        labels = dataset.test.labels
+        self.test_images = [np.flatnonzero(np.isin(labels, classes)) for classes in stream.task_classes]
+        self.held_out = HeldOut(dataset.test, self.test_images, learner, measures.reuse_features, workers)
+        self.task_of_chunk = np.array([chunk.task for chunk in stream.chunks], dtype=np.int64)
+        self.images_so_far = np.cumsum([len(chunk.indices) for chunk in stream.chunks], dtype=np.int64)
+        self.points = equally_spaced(self.images_so_far, measures.points)
+
+    def before_learning(self, loaded: Loaded, task: int, cursor: Cursor) -> Iterator[Event]:
+        """Test, then train: the chunk is asked before its labels are told."""
+        if not self.measures.prequential or not loaded.images:
+            return
+        labels = self.dataset.train.labels[loaded.indices]
+        right, _ = self._judge(self.learner.predict(loaded.images), labels)
+        cursor.prequential[task][0] += int(right.sum())
+        cursor.prequential[task][1] += len(right)
+        yield Predicted(cursor.chunks + 1, int(right.sum()), len(right))
+
+    def within_task(self, task: int, cursor: Cursor) -> Iterator[Event]:
+        """The exams that are due at this place of the stream and not yet held."""
+        shot = cursor.chunks - int(np.searchsorted(self.task_of_chunk, task))
+        if self.measures.shots is not None and len(cursor.shots[task]) <= shot <= self.measures.shots:
+            answers = yield from self._answers(self.test_images[task], task, cursor)
+            cursor.shots[task].append(list(answers.counts))
+            yield ShotEvaluated(task, shot, *answers.counts)
+        if len(cursor.points) < len(self.points) and self.points[len(cursor.points)] <= cursor.chunks:
+            come = np.concatenate([chunk.indices for chunk in self.stream.chunks[: cursor.chunks]])
+            classes = np.unique(self.dataset.train.labels[come])
+            asked = np.flatnonzero(np.isin(self.dataset.test.labels, classes))
+            answers = yield from self._answers(asked, task, cursor)
+            images = int(self.images_so_far[cursor.chunks - 1])
+            cursor.points.append([images, len(classes), *answers.counts])
+            yield PointEvaluated(images, len(classes), *answers.counts)
+
+    def after_task(self, task: int, cursor: Cursor) -> Iterator[Event]:
+        """The test images of each task so far, apart, and how each class fares."""
+        counts: list[tuple[int, int]] = []
+        classes = np.zeros((len(self.dataset.class_names), 2), dtype=np.int64)
+        bins = confidence_bins(np.zeros(0), np.zeros(0, dtype=bool))
+        for tested in range(task + 1):
+            answers = yield from self._answers(self.test_images[tested], tested, cursor)
+            counts.append(answers.counts)
+            np.add.at(classes, answers.labels, np.stack([answers.right, np.ones_like(answers.right)], axis=1))
+            bins = bins + confidence_bins(answers.confidence, answers.right)
+            yield Evaluated(task, tested, *answers.counts)
+        cursor.note_accuracy(task, counts)
+        cursor.classes, cursor.confidence = classes.tolist(), bins.tolist()
+
+    def _answers(self, indices: NDArray[np.int64], task: int, cursor: Cursor) -> Generator[Event, None, Answers]:
+        found = [Answers(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), np.zeros(0))]
+        for batch in self.held_out.batches(indices):
+            unheard = [image for image in batch.unreadable if image.index not in cursor.skipped_test]
+            if unheard:
+                cursor.skipped_test.extend(image.index for image in unheard)
+                yield ImagesSkipped.of("test", task, unheard)
+            if len(batch.indices):
+                labels = self.dataset.test.labels[batch.indices]
+                known = () if batch.fixed is None else (batch.fixed,)
+                found.append(Answers(labels, *self._judge(self.learner.predict(batch.images, *known), labels)))
+        columns = zip(*((part.labels, part.right, part.confidence) for part in found), strict=True)
+        return Answers(*(np.concatenate(column) for column in columns))
+
+    def _judge(self, scores: torch.Tensor, labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Which scores `[N, C]` are highest for the class of `labels` `[N]`, and how probable the highest is."""
+        if 0 in scores.shape:
+            return np.zeros(len(labels), dtype=bool), np.zeros(len(labels))
+        confidence, rows = scores.double().softmax(dim=1).max(dim=1)
+        rows = scores.argmax(dim=1)  # rounding may make two probabilities equal where the scores are not
+        answers = [self.learner.classes[row] for row in rows.tolist()]
+        right = [answer == self.dataset.class_names[label] for answer, label in zip(answers, labels, strict=True)]
+        return np.array(right, dtype=bool), confidence.nan_to_num(0.0).numpy()
+
+
+def equally_spaced(images_so_far: NDArray[np.int64], points: int) -> list[int]:
+    """After how many chunks the stream has passed 1, 2, ... of `points` equal parts; no chunk counts twice.
+
+    >>> equally_spaced(np.array([10, 20, 30, 35]), 2)
+    [2, 4]
+    """
+    if not points or not len(images_so_far):
+        return []
+    targets = np.arange(1, points + 1) * (images_so_far[-1] / points)
+    chunks: list[int] = np.unique(np.searchsorted(images_so_far, targets - 1e-6) + 1).tolist()
+    return chunks
