@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from prol.evaluation import Clock, Measures
 from prol.runs import RunFolder, resume, start
 from prol.runs.setup import set_up
 from runs.small_runs import contents, small_plan
@@ -69,7 +70,15 @@ def carry_on(folder: Path, backbone: str, kill_before: int) -> None:
 
 
 def plan(backbone: str) -> Any:
-    return small_plan(backbone, "prol", limit_per_class=2, tasks=2)
+    return small_plan(
+        backbone,
+        "prol",
+        limit_per_class=2,
+        tasks=2,
+        protocol="blurry",
+        measures=Measures(points=3, shots=1, prequential=True),
+        clock=Clock(rate=100, keep=1, step_seconds=(0.01, 0.2)),
+    )
 
 
 def count_operations(place: Path, backbone: str) -> int:

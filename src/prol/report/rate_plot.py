@@ -43,6 +43,8 @@ def plot_rates(points: Sequence[Mapping[str, Any]], title: str, file: Path) -> N
         if point["rate"] is None:
             axes.axhline(point["faa"], color=BLUE, linestyle=":", label="final accuracy when data wait")
     axes.set(xscale="log", xlabel="images a second that arrive", ylabel="%", ylim=(0, 101), title=title)
-    axes.grid(alpha=0.3, which="both")
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
     axes.legend(loc="best")
     figure.savefig(file, dpi=150)
