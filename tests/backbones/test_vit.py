@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from golden_files import golden, tiny_vit
-from prol.backbones import Backbone, Prefix, Preprocessing, ViT, open_backbone, prefix_attention
+from prol.backbones import Additions, Backbone, Prefix, Preprocessing, ViT, open_backbone, prefix_attention
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
@@ -280,3 +280,65 @@ def test_the_built_in_backbone_is_a_tiny_vit_on_64_pixels(built_in: ViT) -> None
     assert (built_in.width, built_in.heads, built_in.depth) == (192, 3, 12)
     assert built_in.preprocessing.size == 64
     assert built_in.embed(images(built_in, 1)).shape == (1, 65, 192)
+
+
+# What is added inside blocks
+
+
+@torch.no_grad()
+def test_additions_that_add_nothing_change_nothing(tiny: ViT) -> None:
+    tokens = tiny.embed(images(tiny))
+    nothing = Additions(
+        adapter=torch.zeros_like, low_rank=lambda x: torch.zeros(*x.shape[:2], 3 * tiny.width, dtype=x.dtype)
+    )
+    added = tiny.encode(tokens, additions=dict.fromkeys(range(tiny.depth), nothing))
+    torch.testing.assert_close(added.feature, tiny.encode(tokens).feature, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_an_adapter_sees_the_residual_stream_and_adds_to_the_mlp(tiny: ViT) -> None:
+    tokens, block = tiny.embed(images(tiny)), tiny.model.blocks[1]
+    entering = tiny.model.blocks[0](tokens)
+    attended = entering + block.attn(block.norm1(entering))
+    expected = attended + block.mlp(block.norm2(attended)) + 0.3 * attended.tanh()
+    for later in tiny.model.blocks[2:]:
+        expected = later(expected)
+    given = tiny.encode(tokens, additions={1: Additions(adapter=lambda x: 0.3 * x.tanh())})
+    torch.testing.assert_close(given.class_token, expected[:, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [0, -1])
+@torch.no_grad()
+def test_a_low_rank_change_equals_a_changed_weight(tiny: ViT, block: int) -> None:
+    tokens, changed = tiny.embed(images(tiny)), tiny.fork("all")
+    change = torch.randn(3 * tiny.width, tiny.width, generator=torch.Generator().manual_seed(4), dtype=tiny.dtype)
+    changed.model.blocks[block].attn.qkv.weight += 0.1 * change
+    additions = {block % tiny.depth: Additions(low_rank=lambda x: x @ (0.1 * change).T)}
+    given = tiny.encode(tokens, additions=additions).feature
+    torch.testing.assert_close(given, changed.encode(tokens).feature, rtol=0, atol=1e-12)
+    assert not torch.allclose(given, tiny.encode(tokens).feature)
+
+
+@torch.no_grad()
+def test_a_prefix_may_be_made_from_the_class_token_that_enters_the_block(tiny: ViT) -> None:
+    tokens, prefixes, seen = tiny.embed(images(tiny)), random_prefixes(tiny, range(2), 3), []
+
+    def make(token: Tensor) -> Prefix:
+        seen.append(token)
+        return prefixes[1]
+
+    given = tiny.encode(tokens, additions={0: Additions(prefixes[0]), 1: Additions(make)})
+    torch.testing.assert_close(given.feature, tiny.encode(tokens, prefixes).feature, rtol=0, atol=0)
+    torch.testing.assert_close(seen[0], tiny.encode(tokens, {0: prefixes[0]}, taps=[0]).class_taps[0], rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_the_first_rows_are_those_of_the_whole(tiny: ViT) -> None:
+    tokens = tiny.embed(images(tiny))
+    whole = tokens
+    for block in tiny.model.blocks:
+        whole = block(whole)
+    rows = tiny.encode(tokens, rows=4).rows
+    assert rows is not None
+    torch.testing.assert_close(rows, tiny.final_norm(whole[:, :4]), rtol=0, atol=1e-12)
+    assert tiny.encode(tokens).rows is None

@@ -1,13 +1,14 @@
-"""Networks that turn images into features: timm ViTs with prefixes and taps, and their preprocessing."""
+"""Networks that turn images into features: timm ViTs with prefixes, adapters and taps, and their preprocessing."""
 
 from prol.backbones.base import Backbone
 from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device
 from prol.backbones.preprocess import Augment, InputRange, Preprocessing, augmented_input, evaluation_input
-from prol.backbones.vit import Encoded, Prefix, ViT, prefix_attention
+from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention
 
 __all__ = [
     "BUILT_IN",
     "PAPER",
+    "Additions",
     "Augment",
     "Backbone",
     "Encoded",

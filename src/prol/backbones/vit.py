@@ -1,9 +1,9 @@
-"""A timm ViT, run through its own blocks so that prefixes and taps are arguments."""
+"""A timm ViT, run through its own blocks so that prefixes, adapters and taps are arguments."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,6 +19,23 @@ from prol.backbones.preprocess import Preprocessing
 Prefix = tuple[Tensor, Tensor]
 """Keys and values put before a block's own, each `[B, H, L, d]`."""
 
+Change = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What is added inside one block.
+
+    Args:
+        prefix: keys and values, or a function that makes them from the class token that enters the block, `[B, D]`.
+        adapter: runs beside the MLP: from the residual stream before its LayerNorm, `[B, N, D]`, to what is added to it.
+        low_rank: beside the block's query, key and value map: from normed tokens `[B, N, D]` to `[B, N, 3 D]`.
+    """
+
+    prefix: Prefix | Callable[[Tensor], Prefix] | None = None
+    adapter: Change | None = None
+    low_rank: Change | None = None
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -32,6 +49,8 @@ class Encoded:
     """Class token after chosen blocks, `[B, D]` each."""
     patch_taps: tuple[Tensor, ...] = ()
     """Mean of the patch tokens after chosen blocks, `[B, D]` each."""
+    rows: Tensor | None = None
+    """The first tokens after the final LayerNorm, `[B, rows, D]`, where more than the class token was asked for."""
 
 
 class ViT(nn.Module):
@@ -80,16 +99,25 @@ class ViT(nn.Module):
         assert isinstance(tokens, Tensor)
         return tokens
 
-    def encode(self, tokens: Tensor, prefixes: Mapping[int, Prefix] | None = None, taps: Sequence[int] = ()) -> Encoded:
+    def encode(
+        self,
+        tokens: Tensor,
+        prefixes: Mapping[int, Prefix] | None = None,
+        taps: Sequence[int] = (),
+        *,
+        additions: Mapping[int, Additions] | None = None,
+        rows: int = 1,
+    ) -> Encoded:
         """Runs all blocks; `prefixes[i]` goes before block i's keys and values, `taps` names blocks to read out.
 
-        The last block computes only the class row unless its patches are asked for.
+        `additions[i]` holds whatever else is added inside block i. The last block computes only the first `rows` tokens
+        unless its patches are asked for.
         """
-        prefixes = prefixes or {}
+        inside = {i: Additions(prefix) for i, prefix in (prefixes or {}).items()} | dict(additions or {})
         last = self.depth - 1
         class_taps, patch_taps = {}, {}
         for i, block in enumerate(self.model.blocks):
-            tokens = _block(block, tokens, prefixes.get(i), class_row_only=i == last and last not in taps)
+            tokens = _block(block, tokens, inside.get(i), rows if i == last and last not in taps else None)
             if i in taps:
                 class_taps[i], patch_taps[i] = tokens[:, 0], tokens[:, 1:].mean(1)
         class_token = tokens[:, 0]
@@ -98,7 +126,13 @@ class ViT(nn.Module):
             class_token=class_token,
             class_taps=tuple(class_taps[i] for i in taps),
             patch_taps=tuple(patch_taps[i] for i in taps),
+            rows=self.model.norm(tokens[:, :rows]) if rows > 1 else None,
         )
+
+    def final_norm(self, tokens: Tensor) -> Tensor:
+        """The LayerNorm behind the last block."""
+        normed: Tensor = self.model.norm(tokens)
+        return normed
 
     def fork(self, trainable: str) -> Self:
         names = _trainable_names(self.model, trainable)
@@ -123,25 +157,37 @@ def _trainable_names(model: nn.Module, trainable: str) -> set[str]:
     return set(kinds[trainable])
 
 
-def _block(block: Any, tokens: Tensor, prefix: Prefix | None, class_row_only: bool) -> Tensor:
-    """One pre-norm block on `[B, N, D]`; gives `[B, 1, D]` when only the class row is needed."""
-    rows = tokens[:, :1] if class_row_only else tokens
-    attended = prefix_attention(block.attn, block.norm1(tokens), prefix, queries=rows.shape[1])
+def _block(block: Any, tokens: Tensor, added: Additions | None, first: int | None) -> Tensor:
+    """One pre-norm block on `[B, N, D]`; gives `[B, first, D]` when only the first rows are needed."""
+    added = added or Additions()
+    rows = tokens if first is None else tokens[:, :first]
+    prefix = added.prefix(tokens[:, 0]) if callable(added.prefix) else added.prefix
+    attended = prefix_attention(block.attn, block.norm1(tokens), prefix, rows.shape[1], added.low_rank)
     rows = rows + block.ls1(attended).to(rows.dtype)
     hidden = block.norm2(rows).to(block.mlp.fc1.weight.dtype)
     out: Tensor = rows + block.ls2(block.mlp(hidden)).to(rows.dtype)
-    return out
+    return out if added.adapter is None else out + added.adapter(rows).to(out.dtype)
 
 
-def prefix_attention(attention: Any, x: Tensor, prefix: Prefix | None = None, queries: int | None = None) -> Tensor:
+def prefix_attention(
+    attention: Any,
+    x: Tensor,
+    prefix: Prefix | None = None,
+    queries: int | None = None,
+    low_rank: Change | None = None,
+) -> Tensor:
     """Multi-head attention of `x` `[B, N, D]` with `prefix` before its keys and values.
 
-    Only the first `queries` rows ask (all by default): `[B, queries, D]`.
+    Only the first `queries` rows ask (all by default): `[B, queries, D]`. `low_rank` adds to queries, keys and values.
     """
     heads, weight, bias = attention.num_heads, attention.qkv.weight, attention.qkv.bias
     batch, length, width = x.shape
     x = x.to(weight.dtype)
-    if queries is None or queries == length:
+    if low_rank is not None:
+        mapped = F.linear(x, weight, bias) + low_rank(x).to(x.dtype)
+        q, k, v = mapped.view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        q = q[:, :, :queries]
+    elif queries is None or queries == length:
         q, k, v = F.linear(x, weight, bias).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
     else:
         asking = F.linear(x[:, :queries], weight[:width], None if bias is None else bias[:width])
