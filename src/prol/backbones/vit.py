@@ -28,7 +28,7 @@ class Additions:
 
     Args:
         prefix: keys and values, or a function that makes them from the class token that enters the block, `[B, D]`.
-        adapter: runs beside the MLP: from the residual stream before its LayerNorm, `[B, N, D]`, to what is added to it.
+        adapter: runs beside the MLP: from the residual stream before its LayerNorm, `[B, N, D]`, to what is added.
         low_rank: beside the block's query, key and value map: from normed tokens `[B, N, D]` to `[B, N, 3 D]`.
     """
 
