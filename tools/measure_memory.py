@@ -1,91 +1,115 @@
-"""Whether memory grows with the length of a stream: generated images through a run, its memory read as it goes.
+"""Whether memory grows with the length of a stream: a whole run over generated images, its memory read as it goes.
 
-python tools/measure_memory.py --method prol --images 100000 --out results/memory/prol.json
+    python tools/measure_memory.py --method ncm --images 100000 --out results/memory/ncm.json
+
+The images are JPEGs in a parquet file, so that everything a run does is in it: reading, decoding, loading ahead,
+learning, log and checkpoints.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import timm
 import torch
-from numpy.typing import NDArray
+from PIL import Image
 from safetensors.torch import save_file
 
-import prol
-from prol.datasets import Dataset, Loaded
-from prol.evaluation import ChunkLearnt, Finished, Measures, run_stream
-from prol.streams import disjoint
+from prol.evaluation import ChunkLearnt, Event, Measures
+from prol.runs import Plan, start
+from prol.runs.display import Silent
 
-CLASSES, TESTED, READINGS = 100, 2, 20
+CLASSES, TESTED, READINGS, CHUNK, ROWS = 100, 2, 20, 10, 2000
 
 
-class Generated:
-    """Images made when they are asked for, each from its own number: a colour of its class, and noise."""
+def jpeg(index: int, seed: int) -> bytes:
+    """A colour of its class, and noise of its own."""
+    random = np.random.default_rng([seed, index])
+    colour = np.random.default_rng([7, index % CLASSES]).integers(40, 216, 3)
+    pixels = (colour + random.integers(-40, 40, (32, 32, 3))).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=60)
+    return file.getvalue()
 
-    def __init__(self, count: int, seed: int) -> None:
-        self.seed = seed
-        self.labels: NDArray[np.int64] = np.arange(count, dtype=np.int64) % CLASSES
 
-    def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
-        wanted = np.asarray(indices, dtype=np.int64)
-        return Loaded([self._draw(int(index)) for index in wanted], wanted)
+def write_parquet(path: Path, images: int, seed: int) -> None:
+    with pq.ParquetWriter(path, pa.schema([("image", pa.binary()), ("label", pa.string())])) as writer:
+        for start_row in range(0, images, ROWS):
+            rows = range(start_row, min(images, start_row + ROWS))
+            labels = [f"class {row % CLASSES:03d}" for row in rows]
+            writer.write_table(pa.table({"image": [jpeg(row, seed) for row in rows], "label": labels}))
 
-    def _draw(self, index: int) -> NDArray[np.uint8]:
-        random = np.random.default_rng([self.seed, index])
-        colour = np.random.default_rng([7, int(self.labels[index])]).integers(40, 216, 3)
-        noise: NDArray[np.uint8] = (colour + random.integers(-40, 40, (32, 32, 3))).astype(np.uint8)
-        return noise
+
+def write_backbone(folder: Path) -> str:
+    """Random weights of a ViT that sees 32 x 32 pixels; its name."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=0).half()
+    save_file(model.state_dict(), folder / "small.safetensors")
+    return f"vit_tiny_patch16_224@{folder / 'small.safetensors'}"
 
 
 def memory_now() -> int:
-    """Bytes of this process that are in memory."""
+    """Bytes of this process that are in memory and belong to it alone."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     raise OSError("this system does not tell a process its memory")
 
 
-def small_backbone(folder: str) -> str:
-    """Random weights of a ViT that sees 32 x 32 pixels."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=0).half()
-    save_file(model.state_dict(), f"{folder}/small.safetensors")
-    return f"vit_tiny_patch16_224@{folder}/small.safetensors"
+class Watch(Silent):
+    """Reads the memory at equally spaced chunks."""
+
+    def __init__(self, chunks: int) -> None:
+        self.every, self.seen = max(1, chunks // READINGS), 0
+        self.readings: list[dict[str, int]] = []
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        del seconds
+        if isinstance(event, ChunkLearnt):
+            self.seen += event.images
+            if event.chunk % self.every == 0:
+                self.readings.append({"images": self.seen, "bytes": memory_now()})
+                print(f"{self.seen:>9} images  {memory_now() / 2**20:8.1f} MiB", file=sys.stderr, flush=True)
 
 
-def measure(method: str, images: int) -> dict[str, object]:
+def measure(method: str, images: int) -> dict[str, Any]:
     """Memory at equally spaced points of one run over `images` generated images."""
-    train, test = Generated(images, seed=1), Generated(CLASSES * TESTED, seed=2)
-    dataset = Dataset("generated", tuple(f"class {i}" for i in range(CLASSES)), train, test)
-    stream = disjoint(train.labels, tasks=10, chunk=10)
-    with tempfile.TemporaryDirectory() as folder:
-        learner = prol.create(method, small_backbone(folder), device="cpu")
-    readings: list[dict[str, int]] = []
-    every = max(1, len(stream.chunks) // READINGS)
-    seen, last = 0, None
-    for last in run_stream(learner, dataset, stream, measures=Measures(prequential=True), workers=1):
-        if isinstance(last, ChunkLearnt):
-            seen += last.images
-            if last.chunk % every == 0:
-                readings.append({"images": seen, "bytes": memory_now()})
-                print(f"{seen:>9} images  {readings[-1]['bytes'] / 2**20:8.1f} MiB", file=sys.stderr, flush=True)
-    assert isinstance(last, Finished)
-    first, end = readings[len(readings) // 10]["bytes"], readings[-1]["bytes"]
+    watch = Watch(images // CHUNK)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_parquet(folder / "train.parquet", images, seed=1)
+        write_parquet(folder / "test.parquet", CLASSES * TESTED, seed=2)
+        plan = Plan(
+            method,
+            "parquet",
+            backbone=write_backbone(folder),
+            device="cpu",
+            data=place,
+            chunk=CHUNK,
+            measures=Measures(prequential=True),
+            workers=1,
+        )
+        run = start(plan, folder / "run", watch)
+        faa = run.read(run.result)["metrics"]["faa"]
+    # The first tenth fills caches and meets the first classes.
+    first, last = watch.readings[len(watch.readings) // 10]["bytes"], watch.readings[-1]["bytes"]
     return {
         "method": method,
         "images": images,
-        "readings": readings,
-        "growth_from_a_tenth_to_the_end_bytes": end - first,
-        "growth_per_image_bytes": (end - first) / (0.9 * images),
-        "faa": last.result.metrics.faa,
+        "readings": watch.readings,
+        "growth_from_a_tenth_to_the_end_bytes": last - first,
+        "growth_per_image_bytes": (last - first) / (0.9 * images),
+        "faa": faa,
     }
 
 

@@ -156,8 +156,8 @@ class Learner(ABC):
         """Checks of `prol.check_learner` that cannot hold by definition, each with the reason."""
         return {}
 
-    def needs_boundaries(self) -> bool:
-        """Whether it cannot learn without being told where tasks begin, and which classes they bring."""
+    def needs_tasks(self) -> bool:
+        """Whether it can only learn tasks that it is told of and whose classes never come again."""
         return False
 
     def report(self) -> dict[str, float]:

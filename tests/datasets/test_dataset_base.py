@@ -75,3 +75,9 @@ def test_a_subset_names_unreadable_images_by_its_own_numbers() -> None:
     loaded = Subset(whole, np.array([5, 4, 1], dtype=np.int64)).load([2, 1, 0])
     assert loaded.indices.tolist() == [1]
     assert [(bad.index, bad.path) for bad in loaded.unreadable] == [(2, "1.png"), (0, "5.png")]
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    images = ArraySplit(np.zeros((3, 2, 2, 3), dtype=np.uint8), np.array([0, 1, 2]))
+    with pytest.raises(ValueError, match="several classes of one name: cat"):
+        Dataset("pets", ("cat", "dog", "cat"), images, images)

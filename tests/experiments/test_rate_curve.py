@@ -32,6 +32,18 @@ def test_faster_data_are_missed_more_and_a_found_run_is_not_repeated(vit: str, t
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/result.json")} == results
 
 
+def test_measured_times_of_the_lowest_rate_are_replayed_at_the_others(vit: str, tmp_path: Path) -> None:
+    rate_curve(small_plan(vit), [1e-3, 1e6], tmp_path, clock=Clock(rate=5, keep=2))
+    slow, fast = (json.loads((tmp_path / f"rate-{rate}" / "steps.json").read_text()) for rate in ("0.001", "1e+06"))
+    assert 0 < len(fast["step_seconds"]) < len(slow["step_seconds"]) == 10
+    assert fast["step_seconds"] == slow["step_seconds"][: len(fast["step_seconds"])]
+    config = json.loads((tmp_path / "rate-1e+06" / "config.json").read_text())
+    assert config["clock"]["step_seconds"] == slow["step_seconds"]
+    assert config["clock"]["keep"] == 2
+    mean = json.loads((tmp_path / "curve.json").read_text())["mean_step_seconds"]
+    assert mean == pytest.approx(sum(slow["step_seconds"]) / 10)
+
+
 def test_a_run_of_another_plan_in_the_folder_is_refused(vit: str, tmp_path: Path) -> None:
     plan = small_plan(vit)
     rate_curve(plan, [50], tmp_path, clock=Clock(1, step_seconds=0.1))

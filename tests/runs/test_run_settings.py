@@ -13,8 +13,9 @@ from PIL import Image
 
 from prol.datasets.cutting import read_cut
 from prol.datasets.folder import folder as open_folder
-from prol.evaluation import Clock, Measures
+from prol.evaluation import Clock, Event, Measures
 from prol.runs import Plan, resume, start
+from prol.runs.display import Silent
 from prol.runs.step_times import read_step_seconds
 from runs.small_runs import contents, small_plan
 
@@ -77,7 +78,7 @@ def test_what_was_told_stands_in_the_result(tmp_path: Path, small_vit: str) -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"protocol": "blurry"}, "cannot meet a class again"),
+        ({"protocol": "blurry"}, "cannot learn a class that comes again"),
         ({"boundaries": False}, "needs task boundaries"),
         ({"class_order": "shuffled"}, "class-order label"),
     ],
@@ -93,6 +94,20 @@ def test_the_released_preset_refuses_streams_it_cannot_learn(
 
 # Measures and the clock, across an interruption
 
+
+class StopsAfter(Silent):
+    """Counts events, and interrupts the run at one of them."""
+
+    def __init__(self, events: int) -> None:
+        self.events, self.heard = events, 0
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        del event, seconds
+        self.heard += 1
+        if self.heard == self.events:
+            raise KeyboardInterrupt
+
+
 EVERYTHING = Measures(points=4, shots=1, prequential=True)
 SLOW = Clock(rate=100, keep=1, step_seconds=(0.02, 0.2, 0.07))
 
@@ -105,17 +120,15 @@ def test_an_interrupted_run_with_more_measures_or_a_clock_ends_the_same(
     tmp_path: Path, small_vit: str, method: str, changes: dict[str, Any]
 ) -> None:
     plan = small_plan(small_vit, method, **changes)
-    whole = start(plan, tmp_path / "whole").path
-    broken = start(plan, tmp_path / "broken")
-    lines = broken.events.read_bytes().splitlines(keepends=True)
-    broken.result.unlink()
-    numbers = sorted(broken.checkpoints.iterdir())
-    for late in numbers[1:]:
-        for part in late.iterdir() if late.is_dir() else []:
-            part.unlink()
-    assert len(lines) > 10
-    resume(broken.path)
-    assert contents(broken.path) == contents(whole)
+    whole = start(plan, tmp_path / "whole")
+    events = len(whole.events.read_text().splitlines())
+    for instant in (events // 3, events // 2, events - 3):
+        broken, going_on = tmp_path / f"broken{instant}", StopsAfter(10**9)
+        with pytest.raises(KeyboardInterrupt):
+            start(plan, broken, StopsAfter(instant))
+        resume(broken, going_on)
+        assert 0 < going_on.heard < events
+        assert contents(broken) == contents(whole.path)
 
 
 def test_a_run_on_a_clock_reports_what_it_missed(tmp_path: Path, small_vit: str) -> None:
@@ -125,6 +138,25 @@ def test_a_run_on_a_clock_reports_what_it_missed(tmp_path: Path, small_vit: str)
     assert clock["missed_images"] > 0
     assert clock["missed_share"] == clock["missed_images"] / 40
     assert clock["most_lag"] >= clock["mean_lag"] > 0
+
+
+def test_a_method_that_needs_tasks_is_told_them_where_a_protocol_would_not(tmp_path: Path, small_vit: str) -> None:
+    options = {"preset": "released", "blocks": 2}
+    plan = small_plan(small_vit, "prol", options=options, protocol="gradual", protocol_options={"width": 0})
+    told = read(start(plan, tmp_path / "run").path / "result.json")["told"]
+    assert (told["task_boundaries"], told["classes_of_next_task"], told["task_identity_in_training"]) == (True,) * 3
+    imbalanced = small_plan(small_vit, "prol", options=options, protocol="imbalanced")
+    assert read(start(imbalanced, tmp_path / "other").path / "result.json")["told"]["task_boundaries"]
+
+
+def test_a_run_on_a_clock_lasts_until_the_last_chunk_is_learnt(tmp_path: Path, small_vit: str) -> None:
+    slow = Clock(rate=100, keep=100, step_seconds=1.0)
+    clock = read(start(small_plan(small_vit, clock=slow), tmp_path / "slow").path / "result.json")["clock"]
+    assert clock["missed_images"] == 0
+    assert clock["seconds"] == pytest.approx(0.05 + 10 * 1.0)  # the first chunk of five comes at 0.05
+    fast = Clock(rate=100, step_seconds=0.0)
+    clock = read(start(small_plan(small_vit, clock=fast), tmp_path / "fast").path / "result.json")["clock"]
+    assert clock["seconds"] == pytest.approx(40 / 100)
 
 
 def test_measured_times_can_be_replayed(tmp_path: Path, small_vit: str) -> None:
@@ -138,7 +170,7 @@ def test_measured_times_can_be_replayed(tmp_path: Path, small_vit: str) -> None:
 
 def test_a_run_without_a_clock_has_no_times_to_replay(tmp_path: Path, small_vit: str) -> None:
     plain = start(small_plan(small_vit), tmp_path / "plain").path
-    with pytest.raises(ValueError, match="was not on a clock"):
+    with pytest.raises(ValueError, match="holds no times of steps"):
         read_step_seconds(str(plain))
 
 

@@ -32,6 +32,9 @@ def rate_curve(
     tasks: a.Tasks = None,
     chunk: a.ChunkSize = 10,
     seed: a.Seed = 0,
+    class_order: a.ClassOrder = "label",
+    boundaries: a.Boundaries = None,
+    announce: a.Announce = None,
     keep: a.Keep = 0,
     step_seconds: a.StepSeconds = None,
 ) -> None:
@@ -63,6 +66,9 @@ def rate_curve(
         protocol_options=parse_pairs(protocol_options or []),
         tasks=tasks,
         chunk=chunk,
+        class_order=class_order,
+        boundaries=boundaries,
+        announce=announce,
         data=data,
         dataset_options=parse_pairs(data_options or []),
         limit_per_class=limit_per_class,
@@ -78,6 +84,9 @@ def rate_curve(
 
 def _numbers(text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",") if part.strip()] or [float("nan")]
+        numbers = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise ValueError(f"--rates {text!r} is not a list of numbers: write it as 50,100,200") from None
+        numbers = []
+    if not numbers:
+        raise ValueError(f"--rates {text!r} is not a list of numbers: write it as 50,100,200")
+    return numbers

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from prol.datasets import Dataset
     from prol.streams import Stream
 
-_SHARED = ("labels", "tasks", "chunk", "seed", "class_order", "boundaries", "announce")
 _MOST_BINS = 100
 
 
@@ -41,6 +40,7 @@ def streams(
     from prol.cli.terminal import output
     from prol.options import bind_arguments, parse_pairs
     from prol.report.figures import check_figure_file
+    from prol.streams import SHARED_ARGUMENTS
 
     console = output()
     if dataset is None:
@@ -51,7 +51,7 @@ def streams(
     if plot is not None:
         check_figure_file(plot)
     order, open_dataset = registry.protocol(protocol), registry.dataset(dataset)
-    options = bind_arguments(order, parse_pairs(protocol_options or []), _SHARED)
+    options = bind_arguments(order, parse_pairs(protocol_options or []), SHARED_ARGUMENTS)
     opened = open_dataset(data=data, **bind_arguments(open_dataset, parse_pairs(data_options or []), ("data",)))
     if limit_per_class is not None:
         opened = opened.limited(limit_per_class)
@@ -84,6 +84,7 @@ def _protocol_table() -> Table:
 
     from prol import registry
     from prol.options import describe_options, own_arguments
+    from prol.streams import SHARED_ARGUMENTS
 
     table = Table(box=SIMPLE)
     for title in ("protocol", "what it is", "told by default", "its own options (-P)"):
@@ -91,7 +92,8 @@ def _protocol_table() -> Table:
     for name in registry.names("protocols"):
         order = registry.protocol(name)
         allowed, defaults = describe_options(order), own_arguments(order)
-        own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in own_arguments(order, _SHARED)]
+        options = own_arguments(order, SHARED_ARGUMENTS)
+        own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in options]
         told = "boundaries, classes" if defaults.get("boundaries") else "nothing"
         table.add_row(name, (order.__doc__ or "").strip().partition("\n")[0], told, "\n".join(own))
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -57,7 +58,8 @@ class Dataset:
     """Train and test images with one list of class names.
 
     `tasks` is the usual number of tasks; `cut` says how the halves were drawn, None where the owner gave them; `notes`
-    are sentences a user should read before a run, such as one that names classes without images.
+    are sentences a user should read before a run, such as one that names classes without images; `found_at` is the
+    folder of a copy that was looked for.
     """
 
     name: str
@@ -68,6 +70,15 @@ class Dataset:
     licence: str = ""
     cut: Cut | None = None
     notes: tuple[str, ...] = ()
+    found_at: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.class_names)) < len(self.class_names):
+            twice = sorted({name for name in self.class_names if self.class_names.count(name) > 1})
+            raise ValueError(
+                f"data set {self.name!r} has several classes of one name: {', '.join(twice)}; give each its own, for a "
+                "learner knows classes by their names"
+            )
 
     def limited(self, per_class: int) -> Dataset:
         """The first `per_class` images of each class, in both halves."""
@@ -100,7 +111,7 @@ class Subset:
         rows = [np.flatnonzero(whole.labels == label)[:per_class] for label in np.unique(whole.labels)]
         return cls(whole, np.sort(np.concatenate(rows)) if rows else np.zeros(0, dtype=np.int64))
 
-    @property
+    @cached_property
     def labels(self) -> NDArray[np.int64]:
         return self.whole.labels[self.rows]
 

@@ -7,13 +7,14 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 from urllib.parse import urldefrag, urlsplit
 
 from prol.datasets.archives import extract, locked
 from prol.datasets.base import Dataset
+from prol.datasets.cache import cache_root
 from prol.datasets.fetching import FetchError, fetch
 
 _NAMED_AT_MOST = 8
@@ -75,9 +76,7 @@ def open_copy(
 
 def cache_folder(name: str) -> Path:
     """Where downloads and unpacked archives of a data set are kept."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG rules say that a relative path is to be ignored.
-    return (base if base.is_absolute() else Path.home() / ".cache") / "prol" / "datasets" / name
+    return cache_root() / "datasets" / name
 
 
 def forbidden() -> str | None:
@@ -101,7 +100,7 @@ def _look(source: Source, layouts: Sequence[Layout], place: Path) -> Dataset | N
     for layout in layouts:
         for root in roots:
             if root.is_dir() and layout.fits(root):
-                return layout.read(root)
+                return replace(layout.read(root), found_at=str(root.resolve()))
     for archive in (place, place / source.archive):
         if archive.is_file() and tarfile.is_tarfile(archive):
             unpacked = _unpack(source, archive)

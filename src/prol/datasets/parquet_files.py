@@ -101,9 +101,11 @@ def _from_hub(data: str) -> Path:
             name, repo_type="dataset", allow_patterns=["*.parquet"], local_files_only=forbidden() is not None
         )
     except Exception as error:  # the hub client has many ways to be offline
+        setting = forbidden()
+        why = f"{setting} forbids asking the hub" if setting else f"the hub did not give it ({type(error).__name__})"
         raise ValueError(
-            f"data set {name!r} is not in the hub cache {constants.HF_HUB_CACHE} and the hub did not answer "
-            f"({type(error).__name__}): fetch the parquet files of https://huggingface.co/datasets/{name} "
+            f"data set {name!r} is not in the hub cache {constants.HF_HUB_CACHE} and {why}: fetch the parquet files "
+            f"of https://huggingface.co/datasets/{name} "
             f"into a folder and pass that folder with --data"
         ) from error
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import tempfile
 import threading
 from array import array
@@ -13,6 +12,8 @@ from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from prol.datasets.cache import cache_root
 
 _RESIDENT = 1 << 23  # bytes read before their pages are handed back
 
@@ -81,10 +82,7 @@ class Spool:
 
 def spool_folders() -> tuple[Path, Path]:
     """Where a spool may lie, the better place first: a system's temporary folder is often kept in memory."""
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG rules say that a relative path is to be ignored.
-    cache = named if named.is_absolute() else Path("~/.cache").expanduser()
-    return cache / "prol", Path(tempfile.gettempdir())
+    return cache_root(), Path(tempfile.gettempdir())
 
 
 def _nameless_file() -> IO[bytes]:

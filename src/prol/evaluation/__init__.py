@@ -6,6 +6,7 @@ from prol.evaluation.cursor import Cursor
 from prol.evaluation.events import (
     ChunkLearnt,
     ChunkMissed,
+    ChunkRead,
     Evaluated,
     Event,
     Finished,
@@ -29,6 +30,7 @@ __all__ = [
     "CheckResult",
     "ChunkLearnt",
     "ChunkMissed",
+    "ChunkRead",
     "Clock",
     "Cursor",
     "Evaluated",

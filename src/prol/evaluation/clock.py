@@ -2,7 +2,7 @@
 
 The clock is virtual. Chunk k has arrived when its last image has: `a_k = (n_1 + ... + n_k) / rate`. A learner that is
 free at time f begins chunk k at `max(a_k, f)` and is free again a step's time later. Testing takes no time: it stands
-for questions put to a copy.
+for questions put to a copy, asked when the learner is done with all that came before the question.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Arrivals:
 
     def __init__(self, clock: Clock, chunk_sizes: Sequence[int]) -> None:
         self.clock = clock
+        self.cold = clock.step_seconds is None  # the first step of a process is slow, which is not the learner's fault
         self.times: NDArray[np.float64] = np.cumsum(chunk_sizes, dtype=np.float64) / clock.rate
 
     def missed(self, chunk: int, cursor: Cursor) -> bool:

@@ -58,6 +58,13 @@ class ChunkMissed:
 
 
 @dataclass(frozen=True)
+class ChunkRead:
+    """A chunk is there and is about to be predicted: what was waited for until now was reading."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
 class Predicted:
     """A chunk was predicted before it is learnt."""
 
@@ -143,6 +150,7 @@ Event = (
     | TaskStarted
     | ImagesSkipped
     | ChunkMissed
+    | ChunkRead
     | Predicted
     | StepTimed
     | ChunkLearnt

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prol.datasets.base import Dataset, Loaded
 from prol.evaluation.cursor import Cursor
-from prol.evaluation.events import Evaluated, Event, ImagesSkipped, PointEvaluated, Predicted, ShotEvaluated
+from prol.evaluation.events import ChunkRead, Evaluated, Event, ImagesSkipped, PointEvaluated, Predicted, ShotEvaluated
 from prol.evaluation.held_out import HeldOut
 from prol.evaluation.metrics import confidence_bins
 from prol.learner import Learner
@@ -71,6 +71,7 @@ class Examiner:
         """Test, then train: the chunk is asked before its labels are told."""
         if not self.measures.prequential or not loaded.images:
             return
+        yield ChunkRead(cursor.chunks + 1)
         labels = self.dataset.train.labels[loaded.indices]
         right, _ = self._judge(self.learner.predict(loaded.images), labels)
         cursor.prequential[task][0] += int(right.sum())

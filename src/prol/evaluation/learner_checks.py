@@ -105,8 +105,10 @@ def fixed_features_stay(subject: Subject) -> None:
     _require(same_bits(early, learner.fixed_features(images)), "fixed features were changed by learning")
     whole = learner.predict(images)
     known = learner.predict(images if learner.fixed == "part" else None, early)
-    worst = float((known - whole).abs().nan_to_num(0.0).max())  # -inf less -inf
-    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(whole[whole.isfinite()].abs().max()))
+    finite = whole.isfinite()
+    _require(torch.equal(finite, known.isfinite()), "scores from fixed features are finite elsewhere")
+    worst = float((known - whole)[finite].abs().max())
+    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(whole[finite].abs().max()))
     _require(worst <= limit, f"scores from fixed features differ by {worst:.3g} from those of the images")
 
 

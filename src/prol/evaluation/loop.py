@@ -89,6 +89,9 @@ def _take(
     yield from examiner.before_learning(loaded, task, cursor)
     if loaded.images:
         labels = [dataset.class_names[label] for label in dataset.train.labels[loaded.indices]]
+        if arrivals is not None and arrivals.cold:
+            learner.clone().learn(loaded.images, labels)
+            arrivals.cold = False
         began = time.perf_counter()
         learner.learn(loaded.images, labels)
         if arrivals is not None:

@@ -63,7 +63,7 @@ class AnytimeMetrics:
     learning_curve_area: float | None
     """LCA_b: mean over s = 0..b of Z_s, the mean over tasks of A_tt after s chunks of t (Chaudhry et al. 2019)."""
 
-    calibration_error: float
+    calibration_error: float | None
     """At the end: sum over bins k of n_k / n |accuracy_k - mean confidence_k|, 15 equal bins (Guo et al. 2017)."""
 
 
@@ -77,14 +77,14 @@ def confidence_bins(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def calibration_error(bins: Matrix) -> float:
-    """The expected calibration error in percent of bins `[K, 3]`.
+def calibration_error(bins: Matrix) -> float | None:
+    """The expected calibration error in percent of bins `[K, 3]`; None without any image.
 
     >>> calibration_error(np.array([[4.0, 1.0, 1.2], [6.0, 6.0, 5.4]]))
     8.0
     """
     total = bins[:, 0].sum()
-    return round(float(100 * np.abs(bins[:, 1] - bins[:, 2]).sum() / total), 10) if total else 0.0
+    return round(float(100 * np.abs(bins[:, 1] - bins[:, 2]).sum() / total), 10) if total else None
 
 
 def anytime_metrics(
@@ -101,11 +101,15 @@ def anytime_metrics(
     ]
     curve = [float(np.mean(accuracies)) for accuracies in by_shot if accuracies]
     return AnytimeMetrics(
-        a_auc=float(np.mean([_percent(*pair) for pair in points])) if points else None,
+        a_auc=_mean([_percent(*pair) for pair in points if pair[1]]),
         prequential=_percent(sum(correct for correct, _ in prequential), asked) if asked else None,
-        learning_curve_area=float(np.mean(curve)) if curve else None,
+        learning_curve_area=_mean(curve),
         calibration_error=calibration_error(bins),
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def _percent(correct: int, total: int) -> float:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from prol.artifacts.atomic import write_json
 from prol.evaluation import Clock
-from prol.runs import Display, Plan, RunFolder, resume, start
+from prol.experiments.one_run import settle
+from prol.runs import Display, Plan
 from prol.runs.display import Silent
-from prol.runs.setup import changes, set_up
+from prol.runs.step_times import read_step_seconds
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class RatePoint:
     faa: float
     caa: float
     missed_share: float
-    mean_lag: float
-    most_lag: float
+    mean_lag: float | None
+    most_lag: float | None
 
 
 def rate_curve(
@@ -32,7 +34,9 @@ def rate_curve(
 ) -> list[RatePoint]:
     """Runs the plan at each rate in `out/rate-R` and without a clock in `out/waiting`, and writes `out/curve.json`.
 
-    Runs that are there already are kept, and unfinished ones go on, if they are of the same plan.
+    Runs that are there already are kept, and unfinished ones go on, if they are of the same plan. Where nothing says
+    what a step takes it is measured once, at the lowest rate: the other rates replay those times, so that the curve
+    shows the rate and not how busy the machine was.
 
     Args:
         clock: how many chunks may wait and what a step takes; its own rate has no effect.
@@ -40,10 +44,16 @@ def rate_curve(
     if not rates:
         raise ValueError("a rate curve needs at least one rate, in images a second")
     folder, display = Path(out), display or Silent()
-    clocks = [replace(clock or Clock(rate), rate=rate) for rate in sorted(set(rates))]
     points = [_point(replace(plan, clock=None), folder / "waiting", display)]
-    points += [_point(replace(plan, clock=one), folder / f"rate-{one.rate:g}", display) for one in clocks]
-    write_json(folder / "curve.json", {"points": as_rows(points)})
+    clock, lowest = clock or Clock(rates[0]), f"rate-{min(rates):g}"
+    for rate in sorted(set(rates)):
+        clock = replace(clock, rate=rate)
+        points.append(_point(replace(plan, clock=clock), folder / f"rate-{rate:g}", display))
+        if clock.step_seconds is None:
+            clock = replace(clock, step_seconds=read_step_seconds(str(folder / lowest)))
+    times = clock.step_seconds
+    seconds = fmean(times) if isinstance(times, tuple) else times
+    write_json(folder / "curve.json", {"mean_step_seconds": seconds, "points": as_rows(points)})
     return points
 
 
@@ -53,13 +63,9 @@ def as_rows(points: Sequence[RatePoint]) -> list[dict[str, Any]]:
 
 
 def _point(plan: Plan, path: Path, display: Display) -> RatePoint:
-    run = RunFolder(path)
-    status = run.status()
-    if status in ("finished", "unfinished"):
-        _require_same_plan(plan, run)
-    finished = start(plan, path, display) if status in ("empty", "something else") else resume(path, display)
+    finished = settle(plan, path, display)
     result = finished.read(finished.result)
-    kept_up = result["clock"] or {"rate": None, "missed_share": 0.0, "mean_lag": 0.0, "most_lag": 0.0}
+    kept_up = result["clock"] or {"rate": None, "missed_share": 0.0, "mean_lag": None, "most_lag": None}
     return RatePoint(
         rate=kept_up["rate"],
         run=path.name,
@@ -69,12 +75,3 @@ def _point(plan: Plan, path: Path, display: Display) -> RatePoint:
         mean_lag=kept_up["mean_lag"],
         most_lag=kept_up["most_lag"],
     )
-
-
-def _require_same_plan(plan: Plan, run: RunFolder) -> None:
-    """A run found in the folder must be the one that is asked for."""
-    for name, (there, asked) in changes(run.read(run.config), set_up(plan).config).items():
-        if not name.startswith("versions."):
-            raise ValueError(
-                f"{run.path} holds a run with {name} {there!r}, asked for is {asked!r}: choose another --out"
-            )

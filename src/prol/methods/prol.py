@@ -270,7 +270,7 @@ class PROL(Learner):
             reasons["classes_need_no_announcement"] = "scaler rows counted within the task need its classes announced"
         return reasons
 
-    def needs_boundaries(self) -> bool:
+    def needs_tasks(self) -> bool:
         return self.options.preset == "released" or self.options.train_rows == "local"
 
     def report(self) -> dict[str, float]:

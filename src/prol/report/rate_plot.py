@@ -23,8 +23,7 @@ def rate_table(points: Sequence[Mapping[str, Any]]) -> Table:
             f"{point['faa']:.2f}",
             f"{point['caa']:.2f}",
             f"{100 * point['missed_share']:.1f}",
-            f"{1000 * point['mean_lag']:.1f}",
-            f"{1000 * point['most_lag']:.1f}",
+            *("-" if point[lag] is None else f"{1000 * point[lag]:.1f}" for lag in ("mean_lag", "most_lag")),
         )
     return table
 

@@ -45,6 +45,7 @@ def result_tables(config: Content, result: Content, timing: Content | None = Non
         footprint_table({"during the last task:": result["footprint"]}),
         told_line(result["told"]),
     ]
+    parts += [f"Note on the data: {note}" for note in config["dataset"].get("notes", [])]
     if result["clock"] is not None:
         parts.append(clock_line(result["clock"]))
     skipped = result["skipped"]

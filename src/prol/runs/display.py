@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from prol.evaluation import (
     ChunkLearnt,
     ChunkMissed,
+    ChunkRead,
     Cursor,
     Evaluated,
     Event,
@@ -149,11 +150,11 @@ class Speed:
             self.images, self.seconds = 0, 0.0
         if isinstance(event, ChunkLearnt):
             self.images += event.images
-        if isinstance(event, ChunkLearnt | StepTimed):  # on a clock the step is told before the chunk
+        if isinstance(event, ChunkLearnt | StepTimed | ChunkRead):  # a step may be told in several events
             self.seconds += seconds
 
     def __str__(self) -> str:
-        return f"{self.images / self.seconds:.0f} images/s" if self.seconds > 0 else ""
+        return f"{self.images / self.seconds:.0f} images/s" if self.images and self.seconds > 0 else "nothing learnt"
 
 
 def headline(setup: Setup, folder: Path, cursor: Cursor) -> str:

@@ -42,6 +42,7 @@ class RunFolder:
         self.split = self.path / "split.json"
         self.events = self.path / "events.jsonl"
         self.result = self.path / "result.json"
+        self.steps = self.path / "steps.json"
         self.timing = self.path / "timing.json"
         self.checkpoints = self.path / "checkpoint"
         self.model = self.path / "model"

@@ -21,6 +21,7 @@ from prol.runs.folder import RunFolder, make_default_folder
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
 from prol.runs.setup import Setup, changes, set_up
+from prol.runs.step_times import logged_step_seconds
 
 
 def start(plan: Plan, out: str | Path | None = None, display: Display | None = None) -> RunFolder:
@@ -66,9 +67,9 @@ def resume(path: str | Path, display: Display | None = None) -> RunFolder:
 def _carry_out(folder: RunFolder, setup: Setup, display: Display) -> None:
     learner, checkpoints = setup.learner, Checkpoints(folder.checkpoints)
     cursor, timing, offset = go_back(checkpoints, learner, display.warn)
+    plan = Plan.from_config(setup.config)
     with EventLog(folder.events, offset) as log, display.showing(setup, folder.path, cursor):
         writer = CheckpointWriter(checkpoints, setup.config["checkpoint_every"], learner, cursor, log, timing)
-        plan = Plan.from_config(setup.config)
         for note in setup.dataset.notes:
             display.warn(note)
         events = run_stream(
@@ -86,6 +87,8 @@ def _carry_out(folder: RunFolder, setup: Setup, display: Display) -> None:
     learner.save(folder.model)
     reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
     write_json(folder.timing, timing.summary(features_reused=reused))
+    if plan.clock is not None:
+        write_json(folder.steps, {"step_seconds": logged_step_seconds(folder.events)})
     # Last of all: whoever finds it may take the run as finished.
     write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
 

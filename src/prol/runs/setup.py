@@ -23,11 +23,9 @@ from prol.evaluation import Told
 from prol.learner import Learner
 from prol.options import bind_arguments, own_arguments
 from prol.runs.plan import Plan
-from prol.streams import Stream
+from prol.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
 
 FORMAT = 2
-
-_SHARED = ("labels", "tasks", "chunk", "seed", "class_order", "boundaries", "announce")
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,11 @@ def set_up(plan: Plan) -> Setup:
     kind = registry.method(plan.method)
     options = kind.read_options(_with_implied(kind, plan))
     order, open_dataset = registry.protocol(plan.protocol), registry.dataset(plan.dataset)
-    asked = bind_arguments(order, _protocol_options(plan, options), reserved=_SHARED)
-    own_options = own_arguments(order, _SHARED) | asked
+    asked = bind_arguments(order, _protocol_options(plan, options), reserved=SHARED_ARGUMENTS)
+    own_options = own_arguments(order, SHARED_ARGUMENTS) | asked
     dataset_options = bind_arguments(open_dataset, plan.dataset_options, reserved=("data",))
+    if dataset_options.get("split") is not None:
+        dataset_options["split"] = _absolute(dataset_options["split"])  # the run may go on from another folder
     dataset = open_dataset(data=plan.data, **dataset_options)
     if plan.limit_per_class is not None:
         dataset = dataset.limited(plan.limit_per_class)
@@ -63,6 +63,11 @@ def set_up(plan: Plan) -> Setup:
         **_told(plan, order, learner),
     }
     stream = order(dataset.train.labels, seed=plan.seed, **protocol, **own_options)
+    if learner.needs_tasks() and any(task.foreign_share for task in summarise_tasks(stream, dataset.train.labels)):
+        raise ValueError(
+            f"{plan.method} with these options cannot learn a class that comes again in another task, as "
+            f"{plan.protocol} brings it: choose another protocol or preset"
+        )
     config = {
         "format": FORMAT,
         "versions": _versions(),
@@ -77,7 +82,7 @@ def set_up(plan: Plan) -> Setup:
         "seed": plan.seed,
         "dataset": {
             "name": plan.dataset,
-            "data": None if plan.data is None else _absolute(plan.data),
+            "data": dataset.found_at if plan.data is None else _absolute(plan.data),
             "options": dataset_options,
             "limit_per_class": plan.limit_per_class,
             "classes": len(dataset.class_names),
@@ -86,6 +91,7 @@ def set_up(plan: Plan) -> Setup:
             "labels_sha256": _labels_sha256(dataset),
             "licence": dataset.licence,
             "cut": None if dataset.cut is None else dataset.cut.rule,
+            "notes": list(dataset.notes),
         },
         "protocol": {"name": plan.protocol, **protocol, "options": own_options},
         "measures": dataclasses.asdict(plan.measures),
@@ -101,17 +107,16 @@ def _protocol_options(plan: Plan, options: Any) -> dict[str, Any]:
     """The protocol's own options, with what the published code does where that is asked for."""
     if getattr(options, "preset", None) != "released":
         return dict(plan.protocol_options)
-    if plan.protocol != "disjoint":
-        raise ValueError(f"preset released cannot meet a class again, as {plan.protocol} brings it: use preset=paper")
     if plan.class_order != "label" or options.chunk != plan.chunk:
         raise ValueError("preset released needs --class-order label, and tests in batches of --chunk: leave out chunk=")
     # The published code leaves out classes that do not fill a task; nothing else does.
-    return dict(plan.protocol_options) | {"drop_surplus": True}
+    surplus = {"drop_surplus": True} if plan.protocol == "disjoint" else {}
+    return dict(plan.protocol_options) | surplus
 
 
 def _told(plan: Plan, order: Callable[..., Stream], learner: Learner) -> dict[str, bool]:
     """Whether the learner is told of boundaries and classes: as asked, else as its method and the protocol have it."""
-    boundaries, needed = plan.boundaries, learner.needs_boundaries()
+    boundaries, needed = plan.boundaries, learner.needs_tasks()
     if needed and (boundaries is False or plan.announce is False):
         raise ValueError(f"{learner.name} with these options needs task boundaries and classes to be told: let it")
     if boundaries is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from prol.runs.folder import RunFolder
 
@@ -20,12 +21,15 @@ def read_step_seconds(text: str | None) -> float | tuple[float, ...] | None:
     except ValueError:
         folder = RunFolder(text)
     folder.require_run()
-    times = []
-    with folder.events.open(encoding="utf-8") as lines:
-        for line in lines:
-            event = json.loads(line)
-            if event["event"] == "StepTimed":
-                times.append(float(event["seconds"]))
-    if not times:
-        raise ValueError(f"the run in {text} was not on a clock, so its steps have no times: run it with --rate")
-    return tuple(times)
+    if not folder.steps.is_file():
+        raise ValueError(
+            f"{text} holds no times of steps (steps.json): give the folder of a finished run on a clock, or a number"
+        )
+    return tuple(float(seconds) for seconds in folder.read(folder.steps)["step_seconds"])
+
+
+def logged_step_seconds(events: Path) -> list[float]:
+    """What each step took, from a run's log."""
+    with events.open(encoding="utf-8") as lines:
+        told = (json.loads(line) for line in lines if '"StepTimed"' in line)
+        return [float(event["seconds"]) for event in told if event["event"] == "StepTimed"]

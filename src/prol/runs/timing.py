@@ -9,6 +9,7 @@ from typing import Any
 from prol.evaluation import (
     ChunkLearnt,
     ChunkMissed,
+    ChunkRead,
     Evaluated,
     Event,
     Finished,
@@ -25,12 +26,17 @@ from prol.evaluation import (
 
 @dataclass
 class TaskTime:
-    """Images and seconds of one task; loading of images counts, checkpoints and display do not."""
+    """Images and seconds of one task; loading of images counts, checkpoints and display do not.
+
+    Testing is that after the task; questions asked in between (points, shots, before learning) are counted apart.
+    """
 
     train_images: int = 0
     train_seconds: float = 0.0
     test_images: int = 0
     test_seconds: float = 0.0
+    asked_images: int = 0
+    asked_seconds: float = 0.0
 
 
 class Timing:
@@ -46,19 +52,17 @@ class Timing:
             case ChunkLearnt(images=images):
                 self.tasks[-1].train_images += images
                 self.tasks[-1].train_seconds += seconds
-            case (
-                Evaluated(total=total)
-                | PointEvaluated(total=total)
-                | ShotEvaluated(total=total)
-                | Predicted(total=total)
-            ):
+            case Evaluated(total=total):
                 self.tasks[-1].test_images += total
                 self.tasks[-1].test_seconds += seconds
-            case ImagesSkipped(half="train") | ChunkMissed() | StepTimed():
+            case PointEvaluated(total=total) | ShotEvaluated(total=total) | Predicted(total=total):
+                self.tasks[-1].asked_images += total
+                self.tasks[-1].asked_seconds += seconds
+            case ImagesSkipped(half="train") | ChunkRead() | StepTimed():
                 self.tasks[-1].train_seconds += seconds
             case ImagesSkipped() | TaskEnded():
                 self.tasks[-1].test_seconds += seconds
-            case RunStarted() | Finished():
+            case RunStarted() | ChunkMissed() | Finished():  # what was missed cost the learner nothing
                 pass
 
     def state(self) -> list[dict[str, Any]]:

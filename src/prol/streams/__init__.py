@@ -1,6 +1,6 @@
 """Orders of samples: pure functions of labels, options and a seed."""
 
-from prol.streams.base import Chunk, Stream
+from prol.streams.base import SHARED_ARGUMENTS, Chunk, Stream
 from prol.streams.blurry import blurry
 from prol.streams.disjoint import disjoint
 from prol.streams.gradual import gradual
@@ -10,6 +10,7 @@ from prol.streams.presence import TaskSummary, class_presence, summarise_tasks
 from prol.streams.siblurry import siblurry
 
 __all__ = [
+    "SHARED_ARGUMENTS",
     "Chunk",
     "Stream",
     "TaskSummary",

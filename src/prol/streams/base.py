@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+SHARED_ARGUMENTS = ("labels", "tasks", "chunk", "seed", "class_order", "boundaries", "announce")
+"""What every protocol takes; the rest are its own options."""
+
 
 @dataclass(frozen=True)
 class Chunk:

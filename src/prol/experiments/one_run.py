@@ -1,0 +1,46 @@
+"""One run among many: kept if it is there, taken up again if it was stopped, refused if it is another one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prol.runs import Display, Plan, RunFolder, resume, start
+from prol.runs.setup import changes, set_up
+
+
+def settle(plan: Plan, path: Path, display: Display) -> RunFolder:
+    """The finished run of this plan in a folder, whatever of it has still to be done."""
+    run = RunFolder(path)
+    if run.status() in ("empty", "something else"):
+        return start(plan, path, display)
+    require_same_plan(set_up(plan).config, run)
+    return resume(path, display)
+
+
+def attempt(plan: Plan, path: Path, display: Display) -> str | None:
+    """Settles a run; gives what kept it from finishing as one sentence, None if nothing did."""
+    try:
+        settle(plan, path, display)
+    except Exception as error:
+        return sentence_of(error)
+    return None
+
+
+def sentence_of(error: Exception) -> str:
+    """An error on one line, with its kind unless it is a mistake of the caller; PROL_DEBUG=1 raises it instead."""
+    if os.environ.get("PROL_DEBUG") == "1":
+        raise error
+    words = " ".join(str(error).split())
+    return words if isinstance(error, ValueError | OSError) and words else f"{type(error).__name__}: {words}"
+
+
+def require_same_plan(asked: Mapping[str, Any], run: RunFolder) -> None:
+    """A run found in a folder must be the one that is asked for, whose config is `asked`."""
+    for name, (there, wanted) in changes(run.read(run.config), asked).items():
+        if not name.startswith("versions."):
+            raise ValueError(
+                f"{run.path} holds a run with {name} {there!r}, asked for is {wanted!r}: choose another --out"
+            )
