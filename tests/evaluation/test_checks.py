@@ -16,9 +16,28 @@ from prol.learner import Learner
 METHODS = [
     ("ncm", {}),
     ("head_only", {}),
+    ("slda", {}),
+    ("ranpac", {"features": 40}),
+    ("ranpac", {"features": 40, "memory": "none"}),
+    ("ranpac", {"features": 40, "adapt": "norms", "accumulate": "float32"}),
+    ("randumb", {"features": 40}),
+    ("foal", {"features": 40}),
+    ("finetune", {}),
+    ("l2p", {}),
+    ("dualprompt", {"e_blocks": 2}),
+    ("coda_prompt", {"blocks": 3}),
+    ("convprompt", {"blocks": 3}),
+    ("convprompt", {"blocks": 3, "generators": "auto", "auto_chunks": 1}),
     ("prol", {"blocks": 3}),
     ("prol", {"blocks": 3, "preset": "literal"}),
     ("prol", {"blocks": 3, "preset": "released"}),
+    ("mos", {"align_epochs": 2}),
+    ("mos", {"align_epochs": 2, "covariance": "full", "align_when": "task_end"}),
+    ("mos", {"alignment": False}),
+    ("ease", {}),
+    ("lae", {"blocks": 3, "freeze_steps": 1}),
+    ("lae", {"blocks": 3, "module": "lora"}),
+    ("lae", {"blocks": 3, "module": "prefix"}),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prol import __version__
+from prol.cli.compare import compare
 from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
 from prol.cli.rate_curve import rate_curve
@@ -27,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, resume, show, rate_curve, params, methods, datasets, streams):
+for verb in (run, resume, show, compare, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 
 

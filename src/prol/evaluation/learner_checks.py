@@ -84,14 +84,11 @@ def batch_independence(subject: Subject) -> None:
     """An image gets the same scores alone, among few and among many."""
     learner, images = teach(subject.fresh()), make_images(11, seed=8)
     whole = learner.predict(images)
-    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(whole.abs().max()))
     for size in (1, 4):
         parts = torch.cat([learner.predict(images[i : i + size]) for i in range(0, len(images), size)])
-        worst = float((parts - whole).abs().max())
-        _require(worst <= limit, f"in batches of {size} instead of {len(images)}, scores differ by {worst:.3g}")
+        _require_same_scores(learner, parts, whole, f"in batches of {size} instead of {len(images)}")
     learner.predict_batch = 3
-    worst = float((learner.predict(images) - whole).abs().max())
-    _require(worst <= limit, f"with predict_batch=3, scores differ by {worst:.3g}")
+    _require_same_scores(learner, learner.predict(images), whole, "with predict_batch=3")
 
 
 def fixed_features_stay(subject: Subject) -> None:
@@ -105,11 +102,7 @@ def fixed_features_stay(subject: Subject) -> None:
     _require(same_bits(early, learner.fixed_features(images)), "fixed features were changed by learning")
     whole = learner.predict(images)
     known = learner.predict(images if learner.fixed == "part" else None, early)
-    finite = whole.isfinite()
-    _require(torch.equal(finite, known.isfinite()), "scores from fixed features are finite elsewhere")
-    worst = float((known - whole)[finite].abs().max())
-    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(whole[finite].abs().max()))
-    _require(worst <= limit, f"scores from fixed features differ by {worst:.3g} from those of the images")
+    _require_same_scores(learner, known, whole, "from fixed features instead of images")
 
 
 def save_and_load(subject: Subject) -> None:
@@ -280,6 +273,15 @@ def _require(holds: bool, seen: str) -> None:
     # Not an assert statement: checks must also check under python -O.
     if not holds:
         raise AssertionError(seen)
+
+
+def _require_same_scores(learner: Learner, scores: Tensor, expected: Tensor, how: str) -> None:
+    """Equal up to rounding; classes that cannot win have -inf in both."""
+    finite = expected.isfinite()
+    _require(torch.equal(finite, scores.isfinite()), f"{how}, other scores are finite")
+    worst = float((scores - expected)[finite].abs().max())
+    limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(expected[finite].abs().max()))
+    _require(worst <= limit, f"{how}, scores differ by {worst:.3g}")
 
 
 def _require_equal_futures(learner: Learner, twin: Learner, steps: int, announced: bool, how: str) -> None:

@@ -1,0 +1,162 @@
+"""`prol compare`: many methods on the same stream, and one table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from prol.cli import arguments as a
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from prol.experiments.comparison import Comparison
+
+FAILED = 1
+_WIDE_ENOUGH = 200
+
+
+def compare(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD[:KEY=VALUE,...]",
+            help="Names that `prol methods` lists, with options behind a colon: prol:lr=0.05,length=3.",
+        ),
+    ] = None,
+    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="A name that `prol datasets` lists.")] = None,
+    seeds: Annotated[str, typer.Option(help="Each method runs once with each, separated by commas.")] = "0,1,2",
+    out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-DATASET by default.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at work at the same time, each a process.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Also draw accuracy after each task to this .png or .svg.")] = None,
+    table: Annotated[bool, typer.Option("--table", help="Only print the table of the runs in --out again.")] = False,
+    backbone: a.Backbone = "builtin",
+    device: a.Device = "auto",
+    precision: a.Precision = "auto",
+    threads: a.Threads = None,
+    workers: a.Workers = None,
+    checkpoint_every: Annotated[int, typer.Option(help="Chunks from one checkpoint to the next.")] = 50,
+    data: a.Data = None,
+    data_options: a.DataOptions = None,
+    limit_per_class: a.LimitPerClass = None,
+    protocol: a.Protocol = "disjoint",
+    protocol_options: a.ProtocolOptions = None,
+    tasks: a.Tasks = None,
+    chunk: a.ChunkSize = 10,
+    class_order: a.ClassOrder = "label",
+    boundaries: a.Boundaries = None,
+    announce: a.Announce = None,
+    points: Annotated[int, typer.Option(help="Test all classes so far at so many points of the stream (A_AUC).")] = 0,
+) -> None:
+    """Run methods on the same stream with the same seeds, and print one table, best first.
+
+    Runs that are there already are kept, stopped ones go on: the same command takes up a stopped comparison.
+    """
+    from prol.cli.terminal import output
+    from prol.evaluation import Measures
+    from prol.experiments.comparison import compare as experiment
+    from prol.experiments.comparison import read_comparison
+    from prol.options import parse_pairs
+    from prol.report.figures import check_figure_file, require_matplotlib
+    from prol.runs import Plan, display_for
+
+    console = output()
+    if plot is not None:
+        require_matplotlib()  # what keeps the picture from being drawn should be known before the runs
+        check_figure_file(plot)
+    if table:
+        if methods or dataset or out is None:
+            raise ValueError("--table prints the runs of a folder again: give --out DIR and nothing to run")
+        _print(read_comparison(out), plot, console)
+        return
+    if not methods or dataset is None:
+        raise ValueError("give at least one method and, last, the data set: prol compare ncm head_only digits")
+    folder = out or Path("runs") / f"compare-{dataset}"
+    plans = [
+        Plan(
+            method=method,
+            dataset=dataset,
+            options=options,
+            backbone=backbone,
+            device=device,
+            precision=precision,
+            protocol=protocol,
+            protocol_options=parse_pairs(protocol_options or []),
+            tasks=tasks,
+            chunk=chunk,
+            class_order=class_order,
+            boundaries=boundaries,
+            announce=announce,
+            data=data,
+            dataset_options=parse_pairs(data_options or []),
+            limit_per_class=limit_per_class,
+            measures=Measures(points),
+            threads=threads,
+            workers=workers,
+            checkpoint_every=checkpoint_every,
+        )
+        for method, options in map(read_method, methods)
+    ]
+    try:
+        comparison = experiment(
+            plans,
+            _whole_numbers(seeds),
+            folder,
+            jobs=jobs,
+            display=display_for(console),
+            say=lambda line: console.print(line, soft_wrap=True),
+        )
+    except KeyboardInterrupt:
+        console.print("stopped: the same command goes on from here", soft_wrap=True)
+        raise
+    _print(comparison, plot, console)
+    console.print(f"Runs, comparison.json and comparison.md written to {folder}", soft_wrap=True)
+    if comparison.failures:
+        raise typer.Exit(FAILED)
+
+
+def read_method(word: str) -> tuple[str, dict[str, str]]:
+    """A method and its options from one word; a comma is part of a value unless the next option follows it.
+
+    >>> read_method("prol:lr=0.05,length=3")
+    ('prol', {'lr': '0.05', 'length': '3'})
+    >>> read_method("prol:widths=5,2,1,lr=0.1")
+    ('prol', {'widths': '5,2,1', 'lr': '0.1'})
+    """
+    from prol.options import parse_pairs
+
+    method, colon, options = word.partition(":")
+    if not method or "=" in method:
+        raise ValueError(f"{word!r} is not a method: write its options behind a colon, for example prol:lr=0.05")
+    return method, parse_pairs(re.split(r",(?=\w+=)", options)) if colon else {}
+
+
+def _whole_numbers(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"--seeds {text!r} is not a list of whole numbers: write it as 0,1,2")
+    return [int(part) for part in parts]
+
+
+def _print(comparison: Comparison, plot: Path | None, console: Console) -> None:
+    from prol.report.comparison_plot import plot_comparison
+    from prol.report.comparison_table import comparison_table, notes
+
+    for line in comparison.failure_lines():
+        typer.echo(f"prol: {line}", err=True)
+    if not comparison.rows:
+        return
+    if not console.is_terminal:
+        console.width = max(
+            console.width, _WIDE_ENOUGH
+        )  # in a file a line may be long, and a folded table helps nobody
+    console.print(comparison.headline, soft_wrap=True)
+    console.print(comparison_table(comparison.rows))
+    for note in notes(comparison.rows):
+        console.print(note, soft_wrap=True)
+    if plot is not None:
+        plot_comparison(comparison.rows, comparison.headline.partition(", backbone")[0], plot)
+        console.print(f"Picture written to {plot}", soft_wrap=True)

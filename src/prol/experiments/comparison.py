@@ -1,0 +1,236 @@
+"""Many methods on the same stream, with the same seeds, each run in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prol.artifacts.atomic import write_file, write_json
+from prol.experiments.one_run import attempt, require_same_plan, sentence_of
+from prol.experiments.side_by_side import settle_side_by_side
+from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, stream_settings
+from prol.report.comparison_table import comparison_markdown
+from prol.runs import Display, Plan, RunFolder
+from prol.runs.display import Silent
+from prol.runs.setup import changes, set_up
+
+SUMMARY, PAGE = "comparison.json", "comparison.md"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All finished runs of a folder as rows, best first; and which runs are missing, each with the reason."""
+
+    headline: str
+    rows: list[Row]
+    failures: dict[str, str]
+
+    def failure_lines(self) -> list[str]:
+        """One line a reason."""
+        reasons: dict[str, list[str]] = {}
+        for run, reason in self.failures.items():
+            reasons.setdefault(reason, []).append(run)
+        return [f"{', '.join(runs)}: {reason}" for reason, runs in reasons.items()]
+
+
+def compare(
+    plans: Sequence[Plan],
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    jobs: int = 1,
+    display: Display | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Carries out each plan with each seed in `out/NAME-seedN`, and writes `out/comparison.json` and `.md`.
+
+    Finished runs that are there are kept and unfinished ones go on, if they are of the same plan. A run that fails
+    does not stop the others. The comparison covers every finished run of the folder, so that it can grow.
+
+    Args:
+        plans: one a method, alike in all but method and options; their own seeds have no effect.
+        jobs: how many runs are at work at the same time; results do not depend on it, speeds do.
+        display: what shows a run while it is the only one.
+        say: is given lines about how the whole gets on.
+    """
+    folder, say = Path(out), say or _say_nothing
+    _require_fair(plans, seeds, jobs)
+    named = _named(plans)
+    configs, mistakes = _prepare(named)
+    _require_room(folder, configs)
+    failures = {f"{name}-seed{seed}": mistake for name, mistake in mistakes.items() for seed in seeds}
+    wanted = {folder / f"{name}-seed{seed}": replace(named[name], seed=seed) for seed in seeds for name in configs}
+    pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
+    for name, mistake in mistakes.items():
+        say(f"{name} is left out: {mistake}")
+    if len(pending) < len(wanted):
+        say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = _known_beside(folder)
+    if jobs > 1 and len(pending) > 1:
+        beside |= {path.name: True for path in pending}
+    comparison = _write(folder, beside, failures)
+    done = len(wanted) - len(pending)
+    with closing(_carry_out(pending, jobs, display or Silent(), say)) as outcomes:
+        for path, problem in outcomes:
+            done += 1
+            if problem is not None:
+                failures[path.name] = problem
+            comparison = _write(folder, beside, failures)
+            say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {len(wanted)} runs)")
+    return comparison
+
+
+def read_comparison(folder: str | Path) -> Comparison:
+    """The finished runs that lie in a folder, from their files alone."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise FileNotFoundError(f"{place} does not exist: give the folder of a comparison")
+    stopped = [path.name for path in sorted(place.iterdir()) if RunFolder(path).status() == "unfinished"]
+    comparison = _summarise(read_runs(place, _known_beside(place)), dict.fromkeys(stopped, "not finished"))
+    if not comparison.rows:
+        raise ValueError(f"{place} holds no finished run: give the folder of a comparison")
+    return comparison
+
+
+def read_runs(folder: Path, beside: Mapping[str, bool]) -> list[RunFiles]:
+    """The contents of every finished run in a folder."""
+    found = [RunFolder(path) for path in sorted(folder.iterdir()) if path.is_dir()]
+    return [
+        RunFiles(
+            folder=run.path.name,
+            config=run.read(run.config),
+            result=run.read(run.result),
+            timing=run.read(run.timing),
+            side_by_side=beside.get(run.path.name, False),
+        )
+        for run in found
+        if run.status() == "finished"
+    ]
+
+
+def name_of(plan: Plan) -> str:
+    """A method with its options as the name of a folder.
+
+    >>> name_of(Plan("head_only", "digits", options={"intra": 1, "inter": 0}))
+    'head_only-inter=0,intra=1'
+    """
+    options = ",".join(f"{name}={value}" for name, value in sorted(plan.options.items()))
+    return re.sub(r"[^\w.,=+-]", "_", f"{plan.method}-{options}" if options else plan.method)
+
+
+def _named(plans: Sequence[Plan]) -> dict[str, Plan]:
+    named = {name_of(plan): plan for plan in plans}
+    if len(named) < len(plans):
+        twice = next(name for name in named if [name_of(plan) for plan in plans].count(name) > 1)
+        raise ValueError(f"{twice} is there twice: give each method with its options once")
+    return named
+
+
+def _require_fair(plans: Sequence[Plan], seeds: Sequence[int], jobs: int) -> None:
+    if not plans or not seeds:
+        raise ValueError("a comparison needs at least one method and one seed")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds {', '.join(map(str, seeds))} hold one twice: give each seed once")
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
+    for plan in plans:
+        if replace(plan, method="", options={}, seed=0) != replace(plans[0], method="", options={}, seed=0):
+            raise ValueError(
+                f"{name_of(plan)} is planned on another stream than {name_of(plans[0])}: give both the same"
+            )
+
+
+def _prepare(plans: Mapping[str, Plan]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What runs of each plan write as their config, but for the seed; and what is wrong with plans that cannot run."""
+    configs: dict[str, dict[str, Any]] = {}
+    mistakes: dict[str, str] = {}
+    for name, plan in plans.items():
+        try:
+            config = set_up(plan).config
+        except Exception as error:
+            mistakes[name] = sentence_of(error)
+            continue
+        other = _first_difference(config, next(iter(configs.values()), config))
+        if other is None:
+            configs[name] = config
+        else:
+            setting, mine, others = other
+            mistakes[name] = (
+                f"its options make {setting} {mine!r}, which is {others!r} for the other methods: give all the same"
+            )
+    if not configs:
+        alike = len(set(mistakes.values())) == 1
+        lines = [mistake if alike else f"{name}: {mistake}" for name, mistake in mistakes.items()]
+        raise ValueError("; ".join(dict.fromkeys(lines)))
+    return configs, mistakes
+
+
+def _require_room(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Runs that lie in the folder must be on the stream asked for, and those of a method asked for be of its plan."""
+    if not folder.exists():
+        return
+    for run in map(RunFolder, sorted(folder.iterdir())):
+        if run.status() not in ("finished", "unfinished"):
+            continue
+        there = run.read(run.config)
+        name = run.path.name.removesuffix(f"-seed{there['seed']}")
+        if name in configs:
+            require_same_plan({**configs[name], "seed": there["seed"]}, run)
+        difference = _first_difference(there, next(iter(configs.values())))
+        if difference is not None:
+            setting, found, wanted = difference
+            raise ValueError(
+                f"{run.path} holds a run with {setting} {found!r}, asked for is {wanted!r}: choose another --out"
+            )
+
+
+def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first setting in which the streams of two configs differ, with both values."""
+    found = changes(stream_settings(one), stream_settings(other))
+    return next(((name, *values) for name, values in found.items()), None)
+
+
+def _carry_out(
+    pending: Mapping[Path, Plan], jobs: int, display: Display, say: Callable[[str], None]
+) -> Generator[tuple[Path, str | None], None, None]:
+    if jobs > 1 and len(pending) > 1:
+        yield from settle_side_by_side(pending, jobs, lambda path, line: say(f"{path.name}: {line}"))
+    else:
+        for path, plan in pending.items():
+            yield path, attempt(plan, path, display)
+
+
+def _summarise(runs: list[RunFiles], failures: Mapping[str, str]) -> Comparison:
+    return Comparison(describe_stream(runs) if runs else "nothing yet", compare_runs(runs), dict(failures))
+
+
+def _write(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, str]) -> Comparison:
+    comparison = _summarise(read_runs(folder, beside), failures)
+    page = comparison_markdown(comparison.headline, comparison.rows, comparison.failure_lines())
+    write_json(folder / SUMMARY, asdict(comparison) | {"side_by_side": dict(beside)})
+    write_file(folder / PAGE, partial(_write_text, page))
+    return comparison
+
+
+def _write_text(text: str, file: Path) -> None:
+    file.write_text(text, encoding="utf-8")
+
+
+def _known_beside(folder: Path) -> dict[str, bool]:
+    """Which runs had company, as far as an earlier comparison in this folder wrote it down."""
+    try:
+        known: dict[str, bool] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["side_by_side"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return known
+
+
+def _say_nothing(line: str) -> None:
+    del line

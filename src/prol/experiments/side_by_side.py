@@ -1,0 +1,100 @@
+"""Runs side by side, each in a process of its own."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import signal
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import cast
+
+from rich.console import Console
+
+from prol.experiments.one_run import attempt
+from prol.runs import Plan
+from prol.runs.display import Lines
+
+_LINE, _ENDED = "line", "ended"
+
+
+def settle_side_by_side(
+    runs: Mapping[Path, Plan], jobs: int, say: Callable[[Path, str], None]
+) -> Generator[tuple[Path, str | None], None, None]:
+    """Settles each plan in its folder, `jobs` of them at a time.
+
+    Yields folders as they end, each with what kept it from finishing. Whoever stops listening ends the processes;
+    what they have done is in their folders, and they go on from there another time.
+
+    Args:
+        say: is given what each run has to tell, line by line.
+    """
+    context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU
+    waiting = list(runs.items())
+    at_work: dict[Connection, tuple[SpawnProcess, Path]] = {}
+    outcomes: dict[Path, str | None] = {}
+    try:
+        while waiting or at_work:
+            while waiting and len(at_work) < jobs:
+                path, plan = waiting.pop(0)
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_work, args=(theirs, plan, path), daemon=True)
+                with _interrupts_held_back():
+                    process.start()
+                theirs.close()
+                at_work[ours] = (process, path)
+            for ready in cast("list[Connection]", wait(list(at_work))):
+                process, path = at_work[ready]
+                try:
+                    kind, text = ready.recv()
+                except EOFError:
+                    process.join()
+                    ready.close()
+                    del at_work[ready]
+                    yield path, outcomes.get(path, f"its process ended with code {process.exitcode}")
+                    continue
+                if kind == _ENDED:
+                    outcomes[path] = text
+                else:
+                    say(path, text)
+    finally:
+        for process, _ in at_work.values():
+            process.terminate()
+        for process, _ in at_work.values():
+            process.join()
+
+
+def _work(home: Connection, plan: Plan, path: Path) -> None:
+    console = Console(file=_Outbox(home), highlight=False, markup=False)
+    home.send((_ENDED, attempt(plan, path, Lines(console))))
+
+
+class _Outbox(io.StringIO):
+    """A file whose lines travel to the process that began this one."""
+
+    def __init__(self, home: Connection) -> None:
+        super().__init__()
+        self.home = home
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self.home.send((_LINE, line))
+        return len(text)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """A process begun meanwhile never sees Ctrl-C: the one that began it ends it. Ours comes through afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # begun later, it would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,183 @@
+"""EASE: one adapter a task spans a feature space of its own; class means in all of them give the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Backbone, ViT, evaluation_input
+from prol.labels import Label
+from prol.learner import Amount, Footprint, Learner, State
+from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves, require_vit
+from prol.parts.adapters import Adapter, TaskModules
+from prol.parts.inputs import training_input
+from prol.parts.linear_head import LinearHead
+from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
+from prol.parts.packing import packed, unpacked
+from prol.parts.prototypes import Prototypes, complete
+from prol.parts.sgd import SGD
+from prol.parts.similarity import unit
+from prol.parts.tasks import TaskClock
+
+
+@dataclass(frozen=True)
+class EASEOptions(AdapterOptions):
+    """Dials of EASE."""
+
+    bottleneck: int = 64
+    scale: float = 0.1
+    """Weight of an adapter's output beside the MLP."""
+    alpha: float = 0.1
+    """Weight of the mean cosine in the feature spaces of other tasks, beside that in the class's own."""
+    weight_decay: float = 5e-4
+    """Of the adapter; the head has none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_whole(1, "bottleneck")
+        self.require_amount("scale", "alpha", "weight_decay")
+
+
+def subspace_scores(features: Tensor, prototypes: Tensor, filled: Tensor, own: Tensor, alpha: float) -> Tensor:
+    """Scores `[B, C]` of features `[T, B, D]` against class means `[T, C, D]`.
+
+    The cosine in a class's own feature space `own` `[C]`, plus alpha times its mean over the other spaces; those not
+    `filled`, bool `[T]`, hold no class mean yet and are left out.
+    """
+    cosines = unit(features) @ unit(prototypes).mT
+    home = torch.arange(len(cosines), device=own.device).unsqueeze(1) == own
+    other = filled.unsqueeze(1) & ~home
+    weight = home + alpha * other / other.sum(0).clamp(min=1)
+    return (cosines * weight.unsqueeze(1)).sum(0)
+
+
+class EASE(Learner):
+    """Task adapters that are never changed afterwards, and cosine to class means in every adapter's feature space."""
+
+    name: ClassVar[str] = "ease"
+    family: ClassVar[str] = "adapters"
+    citation: ClassVar[str] = "Zhou et al., Expandable Subspace Ensemble for Class-Incremental Learning, CVPR 2024"
+    Options: ClassVar[type] = EASEOptions
+    can_diverge: ClassVar[bool] = True
+    options: EASEOptions
+    backbone: ViT
+
+    def __init__(self, backbone: Backbone, options: EASEOptions, seed: int = 0) -> None:
+        super().__init__(backbone, options, seed)
+        vit, o = require_vit(self.name, backbone), options
+        self.preprocessing = vit.preprocessing.overridden(o.input_range, o.crop_pct)
+        self.adapters = TaskModules(Adapter(vit.width, vit.depth, o.bottleneck, o.scale), vit.device, vit.dtype)
+        self.prototypes: list[Prototypes] = []
+        self.head = LinearHead(vit.width, vit.device, vit.dtype)
+        self.sgd = SGD()
+        self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
+        self.first_rows: list[int] = []
+        self._last: dict[str, float] = {}
+
+    # Classes and tasks
+
+    def _meet(self, names: list[Label]) -> None:
+        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
+            self._start_task()
+        self._register(names)
+
+    def _begin_task(self, names: list[Label]) -> None:
+        if self.clock.begins_at_boundary(len(self.classes)):
+            self._start_task()
+        self._register(names)
+
+    def _start_task(self) -> None:
+        """A fresh adapter with an empty space of its own; the head was only there to train the last one."""
+        self.clock.begin(len(self.classes))
+        self.sgd.reset()
+        self.adapters.append(self.adapters.module.draw(self.random))
+        self.first_rows.append(len(self.classes))
+        self.head = LinearHead(self.backbone.width, self.backbone.device, self.backbone.dtype)
+        self.head.append(len(self.classes), self.random)
+        self.prototypes.append(self._empty_space())
+        self.prototypes[-1].append(len(self.classes))
+
+    def _empty_space(self) -> Prototypes:
+        return Prototypes(self.backbone.width, self.backbone.device)
+
+    def _register(self, names: list[Label]) -> None:
+        super()._register(names)
+        self.head.append(len(names), self.random)
+        for space in self.prototypes:
+            space.append(len(names))
+
+    # One step
+
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        o = self.options
+        inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
+        adapter, head = self.adapters.trained(), self.head.trained()
+        parts = adapter | {f"head.{name}": part for name, part in head.items()}
+        logits = self.head.logits(self._features(self.backbone.embed(inputs), leaves(adapter)), head)
+        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
+        loss = masked_cross_entropy(logits, rows, allowed)
+        gradients = finite_gradients(loss, parts, self.clock.steps, o)
+        with torch.no_grad():
+            for space, features in zip(self.prototypes, self._all_features(pixels), strict=True):
+                space.add(features, rows)
+        for name, part in parts.items():
+            decay = 0.0 if name.startswith("head.") else o.weight_decay
+            self.sgd.update(name, part, gradients[name], o.rate, decay)
+        self.clock.steps += 1
+        self._last = {"ce": loss.item(), "lr": o.rate}
+
+    def _features(self, tokens: Tensor, adapter: Mapping[str, Tensor]) -> Tensor:
+        return self.backbone.encode(tokens, additions=self.adapters.module.additions(adapter)).feature
+
+    def _all_features(self, pixels: list[Tensor]) -> Tensor:
+        """Features in every task's space, `[T, B, D]`, of images as evaluation sees them."""
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        tokens = self.backbone.embed(inputs)
+        return torch.stack([self._features(tokens, self.adapters.of(task)) for task in range(self.adapters.count)])
+
+    # Answering, saving, counting
+
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+        means = torch.stack([space.means() for space in self.prototypes])
+        measured = torch.stack([space.measured() for space in self.prototypes])
+        rows = torch.arange(len(self.classes), device=means.device)
+        own = torch.bucketize(rows, torch.tensor(self.first_rows[1:], device=means.device), right=True)
+        everywhere = complete(means, measured, own)
+        features = self._all_features(pixels).double()
+        scores = subspace_scores(features, everywhere, measured.any(1), own, self.options.alpha)
+        return scores.masked_fill(~measured.any(0), -torch.inf)  # announced, but nothing seen of it yet
+
+    def report(self) -> dict[str, float]:
+        return dict(self._last)
+
+    def footprint(self) -> Footprint:
+        head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
+        current = self.adapters.of(-1).values() if self.adapters.count else ()
+        return Footprint(
+            Amount.of(*current, *(rows[first:] for rows in head)),
+            Amount.of(*self.adapters.tensors().values(), *head),
+            Amount.of(*(tensor for space in self.prototypes for tensor in space.tensors().values())),
+            Amount(0, 0),
+        )
+
+    def _state(self) -> State:
+        spaces = {f"prototypes{task}": space.tensors() for task, space in enumerate(self.prototypes)}
+        head = {name: table.rows for name, table in self.head.tables().items()}
+        tensors = packed(adapters=self.adapters.tensors(), head=head, sgd=self.sgd.state(), **spaces)
+        meta = {"clock": asdict(self.clock), "first_rows": list(self.first_rows), "last": self.report()}
+        return tensors, meta
+
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        self.adapters.load(unpacked("adapters", tensors))
+        self.head.load(unpacked("head", tensors))
+        self.sgd.load_state(unpacked("sgd", tensors))
+        self.first_rows = list(meta["first_rows"])
+        self.prototypes = [self._empty_space() for _ in self.first_rows]
+        for task, space in enumerate(self.prototypes):
+            space.load(unpacked(f"prototypes{task}", tensors))
+        self.clock = TaskClock(**meta["clock"])
+        self._last = dict(meta["last"])

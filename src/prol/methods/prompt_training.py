@@ -1,0 +1,106 @@
+"""What the prompt methods of the literature share in training: common dials, and one optimiser step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Augment, Backbone, InputRange, ViT
+from prol.parts import losses
+from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.logit_masks import Mask
+from prol.parts.tasks import TaskClock
+
+Selection = Literal["per_sample", "batch_vote"]
+Init = Literal["wide", "small"]
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """Dials that L2P, DualPrompt, CODA-Prompt and ConvPrompt have in common."""
+
+    lr: float = 0.03
+    """Nominal learning rate; the effective one is lr x chunk / 256 with lr_scaling."""
+    lr_scaling: bool = True
+    chunk: int = 10
+    """Configured chunk size: the B of lr x B / 256; with a batch vote at test also the evaluation batch."""
+    clip: float | None = 1.0
+    """Limit on the joint length of all gradients."""
+    mask: Mask = "task"
+    """Classes that compete in training: the current task's, those in the chunk, or all met so far."""
+    augment: Augment = "crop_flip"
+    input_range: InputRange = "backbone"
+    crop_pct: float | None = None
+    task_min_classes: int = 2
+    task_min_steps: int = 50
+    """Without boundaries: classes a task gathers, and steps after which it counts as settled."""
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "chunk", "task_min_classes", "task_min_steps")
+        self.require_weights("lr")
+        if self.clip is not None and self.clip <= 0:
+            raise ValueError(f"clip must be above 0, got {self.clip}; use clip=none to switch it off")
+
+    @property
+    def rate(self) -> float:
+        """The effective learning rate."""
+        return self.lr * self.chunk / 256 if self.lr_scaling else self.lr
+
+    def require_at_least(self, least: int, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+    def require_weights(self, *names: str) -> None:
+        for name in names:
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
+
+
+def require_vit(method: str, backbone: Backbone, blocks: int = 0) -> ViT:
+    """The backbone, if it is a ViT with at least so many blocks."""
+    if not isinstance(backbone, ViT):
+        raise ValueError(f"method {method} needs a ViT as backbone, got {type(backbone).__name__}")
+    if blocks > backbone.depth:
+        raise ValueError(f"{blocks} prompted blocks, but the backbone has {backbone.depth}: prompt fewer of them")
+    return backbone
+
+
+def initial(shape: tuple[int, ...], init: Init, random: torch.Generator) -> Tensor:
+    """Fresh prompts or keys: uniform in (-1, 1), or in (0, 0.01) as the first publications drew them."""
+    low, high = (-1.0, 1.0) if init == "wide" else (0.0, 0.01)
+    return torch.empty(shape).uniform_(low, high, generator=random)
+
+
+def head_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The head's parts under their own names."""
+    return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
+
+
+def take_step(
+    values: Mapping[str, Tensor],
+    parts: Mapping[str, Part],
+    adam: Adam,
+    clock: TaskClock,
+    options: PromptOptions,
+    norm_lr_factor: float = 1.0,
+) -> dict[str, float]:
+    """One Adam step down values["total"]; gives all values as numbers, with the rate.
+
+    Parts named "norm.*", the backbone's LayerNorms, move at a share of the rate.
+    """
+    losses.require_finite(values["total"], clock.steps, options.lr)
+    gradients = part_gradients(values["total"], parts)
+    if options.clip is not None:
+        gradients = losses.clip_together(gradients, options.clip)
+    adam.begin_step()
+    for name, part in parts.items():
+        factor = norm_lr_factor if name.startswith("norm.") else 1.0
+        adam.update(name, part, gradients[name], options.rate * factor)
+    clock.steps += 1
+    report = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))  # one wait for the device
+    return report | {"lr": options.rate}

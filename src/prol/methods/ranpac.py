@@ -1,0 +1,211 @@
+"""RanPAC: a random projection, and ridge regression from accumulated statistics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.labels import Label
+from prol.learner import Amount, Footprint, Learner, State
+from prol.parts.feature_store import Memory, Recollection, require_memory
+from prol.parts.first_task import FirstTask
+from prol.parts.inputs import training_input
+from prol.parts.packing import packed, unpacked
+from prol.parts.random_features import normal, own_generator, relu_features
+from prol.parts.solvers import SolvedHead, choose_ridge, lda, mean_square, ridge
+from prol.parts.tasks import TaskClock
+
+
+@dataclass(frozen=True)
+class RanPACOptions:
+    """Dials of RanPAC."""
+
+    features: int | None = 10_000
+    """How many random features; with none, the backbone's feature itself is classified."""
+    classifier: Literal["ridge", "lda"] = "ridge"
+    """The rows of PROL's paper were fitted by LDA."""
+    ridge: float | Literal["auto"] = "auto"
+    """Strength of the penalty; by default the power of ten with the least error on every fifth sample."""
+    memory: Memory = "statistics"
+    """What is fitted: statistics of the whole stream, of the current task only (none), that and so many kept features
+    of each older class (a number), or all features (all)."""
+    adapt: Literal["none", "norms"] = "none"
+    """Whether the LayerNorms are tuned in the first task."""
+    adapt_lr: float = 0.002
+    accumulate: Literal["float64", "float32"] = "float64"
+    """Number type of the statistics; float32 halves their size, and loses the small ridge strengths to rounding."""
+    augment: Augment = "none"
+    input_range: InputRange = "backbone"
+    crop_pct: float | None = None
+    task_min_classes: int = 2
+    task_min_steps: int = 50
+
+    def __post_init__(self) -> None:
+        require_memory(self.memory)
+        for name in ("features", "task_min_classes", "task_min_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        for name in ("ridge", "adapt_lr"):
+            value = getattr(self, name)
+            if value != "auto" and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a finite number above 0, got {value}")
+
+
+class RanPAC(Learner):
+    """Adds up the second moments of φ = max(0, hW), W random; scores are φ (G + λI)⁻¹ S, solved when asked.
+
+    With the default `memory` no sample and no feature of one is kept, and the order of the stream does not matter.
+    """
+
+    name: ClassVar[str] = "ranpac"
+    family: ClassVar[str] = "closed form"
+    citation: ClassVar[str] = "McDonnell et al., RanPAC: Random Projections and Pre-trained Models, NeurIPS 2023"
+    fixed: ClassVar[Literal["nothing", "part", "all"]] = "all"
+    Options: ClassVar[type] = RanPACOptions
+    options: RanPACOptions
+
+    def __init__(self, backbone: Backbone, options: RanPACOptions, seed: int = 0) -> None:
+        super().__init__(backbone, options, seed)
+        o = options
+        self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
+        self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
+        self.embedded = backbone.width if o.features is None else o.features
+        self.recollection = Recollection(
+            o.memory,
+            backbone.width,
+            self.embedded,
+            backbone.device,
+            backbone.dtype,
+            accumulate=torch.float64 if o.accumulate == "float64" else torch.float32,
+            twin=o.classifier == "ridge" and o.ridge == "auto",
+        )
+        self.first_task = FirstTask(backbone, o.adapt_lr) if o.adapt == "norms" else None
+        if self.first_task is not None:  # what is said of the class holds for a network that does not change
+            self.fixed = "nothing"  # type: ignore[misc]
+            self.can_diverge = True  # type: ignore[misc]
+        self._draw(seed)
+        self._solved: SolvedHead | None = None
+        self._last: dict[str, float] = {}
+
+    def _draw(self, seed: int) -> None:
+        b, self.drawn_from = self.backbone, seed
+        self.weight: Tensor | None = None
+        if self.options.features is not None:
+            shape = (b.width, self.embedded)
+            self.weight = normal(shape, own_generator(seed), b.device, b.dtype).div_(b.width**0.5)
+
+    # Classes and tasks
+
+    def _meet(self, names: list[Label]) -> None:
+        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
+            self._start_task()
+        self._register(names)
+
+    def _begin_task(self, names: list[Label]) -> None:
+        if self.clock.begins_at_boundary(len(self.classes)):
+            self._start_task()
+        self._register(names)
+
+    def _start_task(self) -> None:
+        self.clock.begin(len(self.classes))
+        if self.first_task is not None and self.clock.number == 1:
+            self.first_task.end()
+
+    def _register(self, names: list[Label]) -> None:
+        super()._register(names)
+        self.recollection.add_classes(len(names))
+        if self.first_task is not None:
+            self.first_task.add_classes(len(names))
+        self._solved = None
+
+    # Learning and answering
+
+    @torch.no_grad()
+    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        if self.first_task is None or self.first_task.over:
+            features, self._last = self._network().features(inputs), {}
+        else:
+            features, loss = self.first_task.step(inputs, rows, self.clock.steps)
+            self._last = {"adapt": loss}
+        if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier answers
+            self.recollection.begin_task()
+        self.recollection.add(features, rows, self.clock.number, self._embed, self.random)
+        self.clock.steps += 1
+        self._solved = None
+
+    def _network(self) -> Backbone:
+        return self.backbone if self.first_task is None else self.first_task.network
+
+    def _embed(self, features: Tensor) -> Tensor:
+        return features if self.weight is None else relu_features(features, self.weight)
+
+    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        return self._network().features(inputs)
+
+    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+        return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))
+
+    def _head(self) -> SolvedHead:
+        if self._solved is None:
+            self._solved = self._solve()
+        return self._solved
+
+    def _solve(self) -> SolvedHead:
+        o, bias = self.options, None
+        fit, held = self.recollection.totals(self.clock.number, self._embed)
+        whole = fit if held is None else fit + held
+        if o.classifier == "lda":
+            weight, bias = lda(whole, priors=True)
+        elif o.ridge == "auto":
+            assert held is not None
+            weight = ridge(whole, choose_ridge(fit, held) * mean_square(whole))
+        else:
+            weight = ridge(whole, o.ridge)
+        return SolvedHead(weight, bias, whole.counts > 0)
+
+    # Counting, saving
+
+    def exemptions(self) -> dict[str, str]:
+        return self.recollection.exemptions()
+
+    def report(self) -> dict[str, float]:
+        return dict(self._last)
+
+    def footprint(self) -> Footprint:
+        trained, parameters = Amount(0, 0), [] if self.weight is None else [self.weight]
+        columns = self.embedded + (self.options.classifier == "lda")
+        parameters.append(torch.empty(len(self.classes), columns, device="meta", dtype=torch.float64))  # the head
+        if self.first_task is not None:
+            trained = self.first_task.trained_now()
+            parameters += self.first_task.network.trained().values()
+        kept = self.recollection
+        return Footprint(trained, Amount.of(*parameters), kept.statistics_stored(), kept.samples_stored())
+
+    def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
+        """Parameters as PROL's paper counted them, though no such head exists."""
+        return {"a linear head on the backbone's own feature": classes * (self.backbone.width + 1)}
+
+    def _state(self) -> State:
+        kept, recollection = self.recollection.state()
+        meta = {"drawn_from": self.drawn_from, "clock": asdict(self.clock), "recollection": recollection}
+        if self.first_task is None:
+            return packed(recollection=kept), meta
+        tuned, first_task = self.first_task.state()
+        return packed(recollection=kept, first_task=tuned), meta | {"first_task": first_task, "last": self.report()}
+
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        self.recollection.load_state(unpacked("recollection", tensors), meta["recollection"])
+        self.clock = TaskClock(**meta["clock"])
+        if self.first_task is not None:
+            self.first_task.load_state(unpacked("first_task", tensors), meta["first_task"])
+            self._last = dict(meta["last"])
+        if meta["drawn_from"] != self.drawn_from:
+            self._draw(meta["drawn_from"])
+        self._solved = None

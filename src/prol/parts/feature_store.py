@@ -1,0 +1,186 @@
+"""What a closed-form classifier is fitted on: statistics of the stream, or features of samples that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from prol.learner import Amount
+from prol.parts.moments import Totals, TwinMoments
+from prol.parts.packing import packed, unpacked
+from prol.parts.rows import RowTable
+
+Memory = int | Literal["statistics", "none", "all"]
+Embed = Callable[[Tensor], Tensor]
+"""Features `[B, D]` to what is classified, `[B, M]`."""
+
+_CPU = torch.device("cpu")
+_AT_ONCE = 512
+
+
+def require_memory(memory: Memory) -> None:
+    if isinstance(memory, int) and memory < 1:
+        raise ValueError(
+            f"memory={memory} features a class cannot be kept: give at least 1, or statistics, none or all"
+        )
+
+
+class ClassReservoir:
+    """Features of `size` samples a class, each sample of it so far being kept with the same chance (Vitter 1985).
+
+    `features` is `[C, size, D]`; `task` `[C, size]` says in which task a place was filled, -1 while it is empty.
+    """
+
+    def __init__(self, size: int, width: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.size, self.width = size, width
+        self.features = RowTable((size, width), device, dtype)
+        self.task = RowTable((size,), _CPU, torch.int64)
+        self.met = RowTable((), _CPU, torch.int64)
+
+    def add_classes(self, count: int) -> None:
+        # All places of a class at once: what is needed depends on the classes alone.
+        self.features.append(torch.zeros(count, self.size, self.width))
+        self.task.append(torch.full((count, self.size), -1))
+        self.met.append(torch.zeros(count))
+
+    def add(self, features: Tensor, rows: Tensor, task: int, random: torch.Generator) -> None:
+        """Draws which of the features `[B, D]` are kept, sample by sample: the same for any chunk size."""
+        kept: dict[tuple[int, int], int] = {}
+        for sample, row in enumerate(rows.tolist()):
+            met = int(self.met.rows[row])
+            place = met if met < self.size else int(torch.randint(met + 1, (), generator=random))
+            if place < self.size:
+                kept[row, place] = sample
+            self.met.rows[row] += 1
+        if kept:
+            row, place = torch.tensor(list(kept)).T
+            self.task.rows[row, place] = task
+            chosen = features[list(kept.values())].to(self.features.rows)
+            self.features.rows[row.to(features.device), place.to(features.device)] = chosen
+
+    def older_than(self, task: int) -> tuple[Tensor, Tensor]:
+        """Features `[R, D]` and class rows `[R]` of what was kept before a task."""
+        row, place = ((self.task.rows >= 0) & (self.task.rows < task)).nonzero().T.to(self.features.rows.device)
+        return self.features.rows[row, place], row
+
+    def tables(self) -> dict[str, RowTable]:
+        return {"features": self.features, "task": self.task, "met": self.met}
+
+
+class EveryFeature:
+    """Features of all samples `[N, D]` in the order they came, and their class rows `[N]`."""
+
+    def __init__(self, width: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.features = RowTable((width,), device, dtype)
+        self.rows = RowTable((), device, torch.int64)
+
+    def add(self, features: Tensor, rows: Tensor) -> None:
+        self.features.append(features)
+        self.rows.append(rows)
+
+    def tables(self) -> dict[str, RowTable]:
+        return {"features": self.features, "rows": self.rows}
+
+
+class Recollection:
+    """What the classifier is fitted on, by `memory`.
+
+    "statistics": moments of the whole stream. "none": moments of the current task. A number: the same and, from a
+    reservoir of so many features a class, those of earlier tasks. "all": moments of all features, which are kept.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        width: int,
+        embedded: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        accumulate: torch.dtype,
+        twin: bool,
+    ) -> None:
+        self.memory = memory
+        self._empty = partial(TwinMoments, embedded, device, accumulate, twin)
+        self.moments = None if memory == "all" else self._empty()
+        self.every = EveryFeature(width, device, dtype) if memory == "all" else None
+        self.reservoir = ClassReservoir(memory, width, device, dtype) if isinstance(memory, int) else None
+        self.classes = 0
+
+    def add_classes(self, count: int) -> None:
+        for part in (self.moments, self.reservoir):
+            if part is not None:
+                part.add_classes(count)
+        self.classes += count
+
+    def begin_task(self) -> None:
+        if self.moments is not None and self.memory != "statistics":
+            self.moments.clear()
+
+    def add(self, features: Tensor, rows: Tensor, task: int, embed: Embed, random: torch.Generator) -> None:
+        """Takes in one chunk: features `[B, D]` of the class rows `[B]`."""
+        if self.moments is not None:
+            self.moments.add(embed(features), rows)
+        if self.every is not None:
+            self.every.add(features, rows)
+        if self.reservoir is not None:
+            self.reservoir.add(features, rows, task, random)
+
+    def totals(self, task: int, embed: Embed) -> tuple[Totals, Totals | None]:
+        """Moments to fit, and those held out to choose by; what is kept of tasks before `task` is always fitted."""
+        moments = self.moments or self._moments_of_all(embed)
+        fit, held = moments.fit.totals(), None if moments.held is None else moments.held.totals()
+        if self.reservoir is not None:
+            features, rows = self.reservoir.older_than(task)
+            fit = fit + Totals.of(embed(features), rows, self.classes)
+        return fit, held
+
+    def _moments_of_all(self, embed: Embed) -> TwinMoments:
+        assert self.every is not None
+        moments = self._empty()
+        moments.add_classes(self.classes)
+        features, rows = self.every.features.rows, self.every.rows.rows
+        for start in range(0, len(rows), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            moments.add(embed(features[part]), rows[part])
+        return moments
+
+    def exemptions(self) -> dict[str, str]:
+        """Checks of `prol.check_learner` that cannot hold with samples kept."""
+        if isinstance(self.memory, int):
+            return {"nothing_outlives_its_step": f"memory={self.memory} keeps features of so many samples a class"}
+        if self.memory == "all":
+            reason = "memory=all keeps the feature of every sample"
+            return {"nothing_outlives_its_step": reason, "memory_is_bounded": reason}
+        return {}
+
+    def statistics_stored(self) -> Amount:
+        return Amount(0, 0) if self.moments is None else Amount.of(*self.moments.tensors().values())
+
+    def samples_stored(self) -> Amount:
+        if self.every is not None:
+            return Amount(self.every.rows.count, Amount.of(self.every.features.rows).bytes)
+        if self.reservoir is not None:
+            kept = int((self.reservoir.task.rows >= 0).sum())
+            return Amount(kept, Amount.of(self.reservoir.features.rows).bytes)
+        return Amount(0, 0)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tables = {name: table.rows for name, table in self._tables().items()}
+        moments = {} if self.moments is None else self.moments.tensors()
+        seen = 0 if self.moments is None else self.moments.seen
+        return packed(moments=moments, kept=tables), {"seen": seen, "classes": self.classes}
+
+    def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        if self.moments is not None:
+            self.moments.load(unpacked("moments", tensors), int(meta["seen"]))
+        for name, table in self._tables().items():
+            table.replace(unpacked("kept", tensors)[name])
+        self.classes = int(meta["classes"])
+
+    def _tables(self) -> dict[str, RowTable]:
+        kept = self.every or self.reservoir
+        return {} if kept is None else kept.tables()

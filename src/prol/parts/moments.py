@@ -1,0 +1,140 @@
+"""Second moments of a stream of features: all that closed-form classifiers need, whatever the number of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from prol.parts.packing import packed, unpacked
+from prol.parts.rows import RowTable
+
+BLOCK = 1024
+HELD_OUT_EVERY = 5
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Moments in float64 as solvers take them: `gram` XᵀX `[M, M]`, class `sums` `[C, M]` and `counts` `[C]`."""
+
+    gram: Tensor
+    sums: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, rows: Tensor, classes: int) -> Totals:
+        """The moments of features `[B, M]` that belong to the class rows `[B]`."""
+        x = features.double()
+        member = (rows == torch.arange(classes, device=rows.device).unsqueeze(1)).to(x)
+        return cls(x.T @ x, member @ x, member.sum(1))
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.gram + other.gram, self.sums + other.sums, self.counts + other.counts)
+
+
+class Moments:
+    """Adds up XᵀX, class sums and counts, chunk by chunk: the same in any order, up to rounding.
+
+    Of the symmetric XᵀX only block rows that reach from the first column to the diagonal are kept, about half of it,
+    and each is updated in place: nothing as large as XᵀX is made for a step.
+    """
+
+    def __init__(self, width: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.width = width
+        edges = [*range(0, width, BLOCK), width]
+        self.blocks = [torch.zeros(end - start, end, device=device, dtype=dtype) for start, end in pairwise(edges)]
+        self.sums = RowTable((width,), device, dtype)
+        self.counts = RowTable((), device, torch.float64)
+
+    def add_classes(self, count: int) -> None:
+        self.sums.append(torch.zeros(count, self.width))
+        self.counts.append(torch.zeros(count))
+
+    def add(self, features: Tensor, rows: Tensor) -> None:
+        """Takes in features `[B, M]` of the class rows `[B]`."""
+        x = features.to(self.blocks[0].dtype)
+        for block in self.blocks:
+            height, end = block.shape
+            block.addmm_(x[:, end - height : end].T, x[:, :end])
+        # A product with the members of each class: on a GPU, adding row by row would have no fixed order.
+        touched, place = torch.unique(rows, return_inverse=True)
+        member = place == torch.arange(len(touched), device=rows.device).unsqueeze(1)
+        self.sums.rows[touched] += member.to(x) @ x
+        self.counts.rows[touched] += member.sum(1)
+
+    def totals(self) -> Totals:
+        gram = torch.zeros(self.width, self.width, device=self.blocks[0].device, dtype=torch.float64)
+        for block in self.blocks:
+            height, end = block.shape
+            start = end - height
+            gram[start:end, :end] = block
+            gram[:start, start:end] = block[:, :start].T
+        return Totals(gram, self.sums.rows.double(), self.counts.rows.clone())
+
+    def clear(self) -> None:
+        """Forgets all features, but not how many classes there are."""
+        for tensor in self.tensors().values():
+            tensor.zero_()
+
+    def tensors(self) -> dict[str, Tensor]:
+        gram = {f"gram.{number}": block for number, block in enumerate(self.blocks)}
+        return gram | {"sums": self.sums.rows, "counts": self.counts.rows}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        for number, block in enumerate(self.blocks):
+            block.copy_(tensors[f"gram.{number}"])
+        self.sums.replace(tensors["sums"])
+        self.counts.replace(tensors["counts"])
+
+
+class TwinMoments:
+    """Moments in two parts, so that a choice made on the first can be judged on the second: no sample is needed again.
+
+    With `twin`, every fifth sample goes to `held`, the others to `fit`; what is finally solved is their sum. Counting
+    samples and not chunks makes the parts the same for any chunk size.
+    """
+
+    def __init__(self, width: int, device: torch.device, dtype: torch.dtype, twin: bool) -> None:
+        self.fit = Moments(width, device, dtype)
+        self.held = Moments(width, device, dtype) if twin else None
+        self.seen = 0
+
+    def parts(self) -> dict[str, Moments]:
+        return {"fit": self.fit} if self.held is None else {"fit": self.fit, "held": self.held}
+
+    def add_classes(self, count: int) -> None:
+        for part in self.parts().values():
+            part.add_classes(count)
+
+    def add(self, features: Tensor, rows: Tensor) -> None:
+        """Takes in features `[B, M]` of the class rows `[B]`."""
+        if self.held is None:
+            self.fit.add(features, rows)
+        else:
+            number = torch.arange(self.seen, self.seen + len(rows))
+            held = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+            for part, chosen in ((self.fit, ~held), (self.held, held)):
+                if bool(chosen.any()):
+                    places = chosen.nonzero().flatten().to(rows.device)
+                    part.add(features[places], rows[places])
+        self.seen += len(rows)
+
+    def counts(self) -> Tensor:
+        """Samples of each class in both parts, `[C]`."""
+        return torch.stack([part.counts.rows for part in self.parts().values()]).sum(0)
+
+    def clear(self) -> None:
+        for part in self.parts().values():
+            part.clear()
+        self.seen = 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        return packed(**{name: part.tensors() for name, part in self.parts().items()})
+
+    def load(self, tensors: Mapping[str, Tensor], seen: int) -> None:
+        for name, part in self.parts().items():
+            part.load(unpacked(name, tensors))
+        self.seen = seen

@@ -1,0 +1,128 @@
+"""Linear classifiers in closed form, as pure functions of second moments.
+
+G is XᵀX `[M, M]`, S the class sums `[C, M]`, n the counts `[C]`, N their sum; everything is float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prol.parts.moments import Totals
+
+RIDGES = tuple(10.0**exponent for exponent in range(-8, 9))
+"""Ridge strengths to choose from, in units of the mean of G's diagonal."""
+UNCHOSEN = 1.0
+"""The strength in the same units while nothing is held out to judge by."""
+NEGLIGIBLE = 1e-6
+"""Share of the second moment below which a spread within classes is rounding, or copies of one image."""
+
+
+@dataclass(frozen=True)
+class SolvedHead:
+    """`weight` `[C, M]` and `bias` `[C]`; classes that are not `seen` `[C]` never win."""
+
+    weight: Tensor
+    bias: Tensor | None
+    seen: Tensor
+
+    def scores(self, features: Tensor) -> Tensor:
+        """`[B, C]` from features `[B, M]`."""
+        scores = F.linear(features.to(self.weight), self.weight, self.bias)
+        return scores.masked_fill(~self.seen, -torch.inf)
+
+
+def class_means(sums: Tensor, counts: Tensor) -> Tensor:
+    """`[C, M]`; a class without samples has a mean of zero."""
+    return sums / counts.clamp(min=1).unsqueeze(1)
+
+
+def ridge(totals: Totals, strength: float) -> Tensor:
+    """Weights `[C, M]` of least squares to one-hot targets with a penalty on their squares: S (G + strength I)⁻¹."""
+    matrix = totals.gram.clone()
+    matrix.diagonal().add_(strength)
+    return torch.cholesky_solve(totals.sums.T, factor(matrix)).T
+
+
+def mean_square(totals: Totals) -> float:
+    """The mean of G's diagonal, in units of which ridge strengths are compared."""
+    return max(float(totals.gram.diagonal().mean()), torch.finfo(torch.float64).tiny)
+
+
+def held_out_error(weight: Tensor, held: Totals) -> float:
+    """Mean squared error of scores X Wᵀ against one-hot targets: (N - 2 tr(W Sᵀ) + tr(W G Wᵀ)) / N."""
+    count = held.counts.sum()
+    return float((count - 2 * (weight * held.sums).sum() + (weight @ held.gram * weight).sum()) / count)
+
+
+def choose_ridge(fit: Totals, held: Totals) -> float:
+    """The one of `RIDGES` whose weights, solved from `fit`, have the least error on `held`."""
+    if not bool(held.counts.any()):
+        return UNCHOSEN
+    unit = mean_square(fit)
+    return min(RIDGES, key=lambda strength: held_out_error(ridge(fit, strength * unit), held))
+
+
+def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) -> tuple[Tensor, Tensor]:
+    """Weights `[C, M]` and biases `[C]` of linear discriminant analysis with one covariance for all classes.
+
+    With class means μ: w_c = Σ⁻¹μ_c and b_c = -½ μ_cᵀΣ⁻¹μ_c, plus log(n_c / N) with `priors`. Σ is the pooled
+    covariance (G - Σ_c n_c μ_c μ_cᵀ) / N, shrunk by a fixed share or, without one, by OAS.
+    """
+    count = totals.counts.sum().clamp(min=1)
+    means = class_means(totals.sums, totals.counts)
+    covariance = (totals.gram - means.T @ (totals.counts.unsqueeze(1) * means)) / count
+    spread, largest = covariance.diagonal().mean(), mean_square(totals) / float(count)
+    if float(spread) <= NEGLIGIBLE * largest:  # one sample a class: nearest class mean
+        covariance = largest * torch.eye(len(covariance), device=covariance.device, dtype=covariance.dtype)
+    else:
+        share = oas_share(covariance, float(count)) if shrinkage is None else shrinkage
+        covariance = (1 - share) * covariance
+        covariance.diagonal().add_(share * spread)
+    weight = torch.cholesky_solve(means.T, factor(covariance)).T
+    bias = -0.5 * (means * weight).sum(1)
+    return weight, bias + (totals.counts / count).log() if priors else bias
+
+
+def oas_share(covariance: Tensor, count: float) -> float:
+    """How far to shrink a covariance `[M, M]` of `count` samples towards its mean variance times I (Chen et al. 2010).
+
+    With a the mean of its squared entries and m its mean variance: min(1, (a + m²) / ((count + 1) (a - m²/M))).
+    """
+    a, m = float(covariance.square().mean()), float(covariance.diagonal().mean())
+    excess = (count + 1) * (a - m * m / len(covariance))
+    return min(1.0, (a + m * m) / excess) if excess > 0 else 1.0
+
+
+def recursive_least_squares(inverse: Tensor, weight: Tensor, features: Tensor, targets: Tensor) -> None:
+    """Moves the ridge solution on by one chunk, in place: `inverse` R = (G + λI)⁻¹ `[M, M]`, `weight` `[C, M]`.
+
+    With features A `[B, M]` and targets Y `[B, C]`: R ← R - RAᵀ(I + ARAᵀ)⁻¹AR, then W ← W + (Y - AWᵀ)ᵀAR.
+    """
+    mapped = features @ inverse
+    small = mapped @ features.T
+    small.diagonal().add_(1.0)
+    lower = factor(small)
+    # The change of R as VᵀV, which stays symmetric where RAᵀ(...)⁻¹AR would drift.
+    change = torch.linalg.solve_triangular(lower, mapped, upper=False)
+    error = targets - features @ weight.T
+    weight.addmm_(error.T, torch.cholesky_solve(mapped, lower))
+    inverse.addmm_(change.T, change, alpha=-1)
+
+
+def factor(matrix: Tensor) -> Tensor:
+    """The lower Cholesky factor of a symmetric matrix, whose diagonal is raised where rounding took it below zero."""
+    unit = float(matrix.diagonal().mean())
+    for lift in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
+        lifted = matrix + lift * unit * torch.eye(len(matrix), device=matrix.device) if lift else matrix
+        found: Tensor
+        found, failed = torch.linalg.cholesky_ex(lifted)
+        if not bool(failed):
+            return found
+    raise ValueError(
+        "the statistics are not those of finite features, so no classifier can be solved from them: look for images "
+        "on which the backbone gives NaN or infinity"
+    )

@@ -1,0 +1,163 @@
+"""Many methods on one stream: what their runs come to together, from the contents of their files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean, stdev
+from typing import Any
+
+Content = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What the files of one finished run hold; `folder` is its name, `METHOD[-OPTIONS]-seedN`."""
+
+    folder: str
+    config: Content
+    result: Content
+    timing: Content
+    side_by_side: bool = False
+    """Whether other runs of the comparison were at work at the same time, so that its speed says little."""
+
+    @property
+    def name(self) -> str:
+        """The method with the options it was given, as on the command line."""
+        spelt, method = self.folder.removesuffix(f"-seed{self.config['seed']}"), self.config["method"]
+        return f"{method}:{spelt.removeprefix(f'{method}-')}" if spelt.startswith(f"{method}-") else spelt
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measure over seeds; its deviation is the sample's (n - 1), and None for a single seed."""
+
+    mean: float
+    deviation: float | None
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(fmean(values), stdev(values) if len(values) > 1 else None, tuple(values))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of a comparison. Accuracies are in percent, `history` holds the average accuracy after each task."""
+
+    name: str
+    method: str
+    options: Content
+    seeds: tuple[int, ...]
+    faa: Spread
+    caa: Spread
+    forgetting: Spread
+    a_auc: Spread | None
+    history: tuple[Spread, ...]
+    images_per_second: float
+    side_by_side: bool
+    footprint: Content
+    told_boundaries: bool
+    told_classes: bool
+
+
+def compare_runs(runs: Sequence[RunFiles]) -> list[Row]:
+    """One row a method, best final accuracy first; runs that cannot be compared are refused."""
+    require_same_stream(runs)
+    ordered = sorted(runs, key=lambda run: (run.name, run.config["seed"]))
+    rows = [_row(name, list(group)) for name, group in groupby(ordered, key=lambda run: run.name)]
+    return sorted(rows, key=lambda row: -row.faa.mean)
+
+
+def _row(name: str, runs: list[RunFiles]) -> Row:
+    results = [run.result for run in runs]
+    points = [result["anytime"]["a_auc"] for result in results]
+    return Row(
+        name=name,
+        method=runs[0].config["method"],
+        options=runs[0].config["options"],
+        seeds=tuple(run.config["seed"] for run in runs),
+        faa=Spread.of([result["metrics"]["faa"] for result in results]),
+        caa=Spread.of([result["metrics"]["caa"] for result in results]),
+        forgetting=Spread.of([result["metrics"]["forgetting"] for result in results]),
+        a_auc=None if None in points else Spread.of(points),
+        history=tuple(map(Spread.of, zip(*(r["metrics"]["average_accuracy"] for r in results), strict=True))),
+        images_per_second=fmean(run.timing["train_images_per_second"] for run in runs),
+        side_by_side=any(run.side_by_side for run in runs),
+        footprint=_most([result["footprint"] for result in results]),
+        told_boundaries=any(result["told"]["task_boundaries"] for result in results),
+        told_classes=any(result["told"]["classes_of_next_task"] for result in results),
+    )
+
+
+def _most(footprints: list[Content]) -> dict[str, dict[str, int]]:
+    """The largest of each amount, where a method does not keep the same with every seed."""
+    return {
+        name: {unit: max(footprint[name][unit] for footprint in footprints) for unit in ("count", "bytes")}
+        for name in footprints[0]
+    }
+
+
+def require_same_stream(runs: Sequence[RunFiles]) -> None:
+    """Refuses runs on different data, streams or backbones, and runs of one name with different settings."""
+    first_of: dict[str, RunFiles] = {}
+    for run in runs:
+        _require_equal(runs[0], run, stream_settings)
+        _require_equal(first_of.setdefault(run.name, run), run, _own_settings)
+
+
+def stream_settings(config: Content) -> dict[str, Any]:
+    """What must be the same for numbers to be compared, by dotted name."""
+    protocol, dataset = config["protocol"], config["dataset"]
+    # Where files lie does not matter; the hash of the labels stands for them.
+    return _flat(
+        {
+            "dataset": {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")},
+            "dataset.options": {name: value for name, value in dataset["options"].items() if name != "split"},
+            "protocol": {name: protocol[name] for name in ("name", "tasks", "chunk", "class_order", "options")},
+            "backbone": config["backbone"],
+            "device": config["device"].partition(":")[0],
+            "precision": config["precision"],
+            "points": config["measures"]["points"],
+            "clock": config["clock"],
+        }
+    )
+
+
+def _own_settings(config: Content) -> dict[str, Any]:
+    protocol = config["protocol"]
+    told = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
+    return _flat({"method": config["method"], "options": config["options"], **told})
+
+
+def _require_equal(one: RunFiles, other: RunFiles, settings: Callable[[Content], dict[str, Any]]) -> None:
+    first, second = settings(one.config), settings(other.config)
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            raise ValueError(
+                f"{one.folder} and {other.folder} cannot be compared: {name} is {first.get(name)!r} in the one and "
+                f"{second.get(name)!r} in the other; keep them in different folders"
+            )
+
+
+def _flat(content: Content, above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+    return flat
+
+
+def describe_stream(runs: Sequence[RunFiles]) -> str:
+    """What all runs of a comparison have in common, in one line."""
+    config = runs[0].config
+    protocol, backbone = config["protocol"], config["backbone"]
+    seeds = sorted({run.config["seed"] for run in runs})
+    versions = sorted({run.config["versions"]["prol"] for run in runs})
+    return (
+        f"{config['dataset']['name']}: {config['dataset']['train_images']} training and "
+        f"{config['dataset']['test_images']} test images, {protocol['tasks']} tasks ({protocol['name']}), chunks of "
+        f"{protocol['chunk']}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}, backbone "
+        f"{backbone['name']} {backbone['sha256'][:12]}, {config['device'].partition(':')[0]} {config['precision']}, "
+        f"prol {', '.join(versions)}"
+    )

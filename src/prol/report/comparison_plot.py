@@ -1,0 +1,39 @@
+"""A comparison as one picture: average accuracy after each task, one line a method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prol.report.comparison import Row
+from prol.report.figures import check_figure_file, require_matplotlib
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is lost on white.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+_LINES = ("-", "--", ":", "-.")
+_MARKERS = "osD^vP*X"
+
+
+def plot_comparison(rows: Sequence[Row], title: str, file: Path) -> None:
+    """Draws the rows as PNG or SVG, best first; bands are one sample deviation over seeds up and down."""
+    check_figure_file(file)
+    figure = require_matplotlib()(figsize=(10, max(4.2, 0.25 * len(rows) + 1)), layout="constrained")
+    axes = figure.subplots()
+    for number, row in enumerate(rows):
+        colour, line = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
+        tasks = list(range(1, len(row.history) + 1))
+        means = [spread.mean for spread in row.history]
+        widths = [spread.deviation or 0.0 for spread in row.history]
+        marker = _MARKERS[number % len(_MARKERS)]
+        label = f"{row.name}, {row.faa.mean:.1f}".replace("$", r"\$")  # no name is read as a formula
+        axes.plot(tasks, means, color=colour, linestyle=line, marker=marker, markersize=4, label=label)
+        if any(widths):
+            low = [max(mean - width, 0) for mean, width in zip(means, widths, strict=True)]
+            high = [min(mean + width, 100) for mean, width in zip(means, widths, strict=True)]
+            axes.fill_between(tasks, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.set(xlabel="after task", ylabel="accuracy on all test images so far, %", ylim=(0, 101))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.3)
+    figure.suptitle(title, parse_math=False, fontsize=11)
+    figure.legend(loc="outside right center", fontsize=8, title="method, final accuracy, %", title_fontsize=9)
+    figure.savefig(file, dpi=150)

@@ -1,0 +1,131 @@
+"""Accumulated moments against those of all features at once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from prol.parts.moments import BLOCK, Moments, Totals, TwinMoments
+
+CPU = torch.device("cpu")
+FEATURES = torch.randn(23, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+ROWS = torch.tensor([0, 1, 2, 0, 0, 3, 1, 2, 0, 1, 2, 2, 0, 3, 1, 0, 0, 2, 1, 3, 0, 1, 2])
+
+
+def make(twin: bool = False, width: int = 6, dtype: torch.dtype = torch.float64) -> TwinMoments:
+    moments = TwinMoments(width, CPU, dtype, twin)
+    moments.add_classes(4)
+    return moments
+
+
+def close(one: Totals, other: Totals, tolerance: float = 1e-12) -> None:
+    for mine, others in ((one.gram, other.gram), (one.sums, other.sums), (one.counts, other.counts)):
+        torch.testing.assert_close(mine, others, rtol=0, atol=tolerance)
+
+
+def test_totals_are_products_and_sums() -> None:
+    found = Totals.of(FEATURES, ROWS, 5)
+    torch.testing.assert_close(found.gram, FEATURES.T @ FEATURES)
+    torch.testing.assert_close(found.sums[2], FEATURES[ROWS == 2].sum(0))
+    assert found.counts.tolist() == [8, 6, 6, 3, 0]
+    assert not found.sums[4].any()
+
+
+@given(cuts=st.sets(st.integers(1, 22), max_size=9), order=st.permutations(range(23)), twin=st.booleans())
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_neither_chunks_nor_their_order_matter(cuts: set[int], order: list[int], twin: bool) -> None:
+    moments = make(twin)
+    for start, end in pairwise([0, *sorted(cuts), 23]):
+        chunk = order[start:end]
+        moments.add(FEATURES[chunk], ROWS[chunk])
+    fit = moments.fit.totals()
+    close(fit if moments.held is None else fit + moments.held.totals(), Totals.of(FEATURES, ROWS, 4))
+    assert moments.counts().tolist() == [8, 6, 6, 3]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 23])
+def test_every_fifth_sample_is_held_out_whatever_the_chunk_size(size: int) -> None:
+    moments = make(twin=True)
+    for start in range(0, 23, size):
+        moments.add(FEATURES[start : start + size], ROWS[start : start + size])
+    held = torch.arange(23) % 5 == 4
+    assert moments.held is not None
+    close(moments.held.totals(), Totals.of(FEATURES[held], ROWS[held], 4))
+    close(moments.fit.totals(), Totals.of(FEATURES[~held], ROWS[~held], 4))
+
+
+def test_wide_features_are_kept_as_blocks_up_to_the_diagonal() -> None:
+    width = 2 * BLOCK + 7
+    moments = Moments(width, CPU, torch.float64)
+    moments.add_classes(2)
+    features = torch.randn(3, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    moments.add(features, torch.tensor([1, 0, 1]))
+    close(moments.totals(), Totals.of(features, torch.tensor([1, 0, 1]), 2), tolerance=1e-11)
+    assert [tuple(block.shape) for block in moments.blocks] == [(BLOCK, BLOCK), (BLOCK, 2 * BLOCK), (7, width)]
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many numbers the largest tensor holds that was made, not changed in place."""
+
+    def __init__(self, homes: set[int]) -> None:
+        super().__init__()
+        self.homes, self.numbers = homes, 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, Tensor) and made.untyped_storage().data_ptr() not in self.homes:
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+def test_a_step_makes_nothing_as_large_as_the_gram() -> None:
+    moments = make(width=200)
+    homes = {tensor.untyped_storage().data_ptr() for tensor in moments.tensors().values()}
+    with Largest(homes) as largest:
+        moments.add(torch.ones(3, 200, dtype=torch.float64), ROWS[:3])
+    assert 0 < largest.numbers <= 3 * 200
+    assert {tensor.untyped_storage().data_ptr() for tensor in moments.tensors().values()} == homes
+
+
+def test_classes_may_come_at_any_time() -> None:
+    moments = TwinMoments(6, CPU, torch.float64, twin=True)
+    moments.add_classes(1)
+    moments.add(FEATURES[:1], ROWS[:1])
+    moments.add_classes(3)
+    moments.add(FEATURES[1:], ROWS[1:])
+    assert moments.held is not None
+    close(moments.fit.totals() + moments.held.totals(), Totals.of(FEATURES, ROWS, 4))
+
+
+def test_cleared_moments_know_the_classes_but_no_sample() -> None:
+    moments = make(twin=True)
+    moments.add(FEATURES, ROWS)
+    moments.clear()
+    assert moments.counts().tolist() == [0, 0, 0, 0]
+    assert moments.seen == 0
+    assert not moments.fit.totals().gram.any()
+
+
+def test_moments_can_be_taken_over() -> None:
+    one, other = make(twin=True), make(twin=True)
+    one.add(FEATURES[:12], ROWS[:12])
+    other.load({name: tensor.clone() for name, tensor in one.tensors().items()}, one.seen)
+    for moments in (one, other):
+        moments.add(FEATURES[12:], ROWS[12:])
+    assert all(torch.equal(tensor, other.tensors()[name]) for name, tensor in one.tensors().items())
+
+
+def test_float32_halves_the_bytes_and_is_solved_in_float64() -> None:
+    single, double = make(dtype=torch.float32), make()
+    for moments in (single, double):
+        moments.add(FEATURES, ROWS)
+    assert single.fit.blocks[0].element_size() == 4
+    assert single.fit.totals().gram.dtype == torch.float64
+    close(single.fit.totals(), double.fit.totals(), tolerance=1e-5)

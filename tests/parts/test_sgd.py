@@ -1,0 +1,70 @@
+"""Momentum over whole tensors and over rows of growing tables, against torch's own SGD."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from prol.parts.adam import Part
+from prol.parts.rows import RowTable
+from prol.parts.sgd import SGD
+
+ROWS, WIDTH = 6, 3
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+def test_whole_tensors_move_as_under_torchs_sgd(decay: float) -> None:
+    home, theirs = drawn(4, WIDTH), drawn(4, WIDTH).requires_grad_()
+    mine, optimiser = SGD(), torch.optim.SGD([theirs], lr=0.1, momentum=0.9, weight_decay=decay)
+    for step in range(6):
+        gradient = drawn(4, WIDTH, seed=step + 1)
+        theirs.grad = gradient.clone()
+        optimiser.step()
+        mine.update("w", Part.whole(home), gradient, 0.1, decay)
+        torch.testing.assert_close(home, theirs.detach(), rtol=0, atol=1e-13)
+
+
+@given(chunks=st.lists(st.sets(st.integers(0, ROWS - 1), max_size=4), min_size=1, max_size=8), seed=st.integers(0, 99))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_rows_move_as_in_the_dense_table_and_others_not_at_all(chunks: list[set[int]], seed: int) -> None:
+    home, theirs = drawn(ROWS, WIDTH, seed=seed), drawn(ROWS, WIDTH, seed=seed).requires_grad_()
+    mine, optimiser = SGD(), torch.optim.SGD([theirs], lr=0.1, momentum=0.9)
+    for step, rows in enumerate(chunks):
+        order = torch.tensor(sorted(rows), dtype=torch.long)
+        gradient = drawn(len(rows), WIDTH, seed=step + 100)
+        theirs.grad = torch.zeros_like(theirs)
+        theirs.grad[order] = gradient
+        optimiser.step()
+        mine.update("table", Part.of_rows(home, order), gradient, 0.1)
+        torch.testing.assert_close(home, theirs.detach(), rtol=0, atol=1e-13)
+    still = sorted(set(range(ROWS)) - set().union(*chunks))
+    assert torch.equal(home[still], drawn(ROWS, WIDTH, seed=seed)[still])
+
+
+def test_a_table_may_grow_between_steps() -> None:
+    table, sgd = RowTable((WIDTH,), torch.device("cpu"), torch.float64), SGD()
+    table.append(torch.ones(2, WIDTH))
+    sgd.update("table", Part.of_rows(table.rows, torch.tensor([0, 1])), torch.ones(2, WIDTH, dtype=torch.float64), 0.1)
+    table.append(torch.ones(3, WIDTH))
+    sgd.update("table", Part.of_rows(table.rows, torch.tensor([1, 4])), torch.ones(2, WIDTH, dtype=torch.float64), 0.1)
+    expected = torch.tensor([1 - 0.1 - 0.09, 1 - 0.1 - 0.19, 1, 1, 1 - 0.1], dtype=torch.float64)
+    torch.testing.assert_close(table.rows, expected.unsqueeze(1).expand(-1, WIDTH))
+
+
+def test_a_state_goes_on_like_the_one_saved_and_a_reset_forgets() -> None:
+    home, sgd = drawn(4, WIDTH), SGD()
+    sgd.update("w", Part.whole(home), drawn(4, WIDTH, seed=1), 0.1)
+    twin, other = home.clone(), SGD()
+    other.load_state({name: tensor.clone() for name, tensor in sgd.state().items()})
+    for tensor, one in ((home, sgd), (twin, other)):
+        one.update("w", Part.whole(tensor), drawn(4, WIDTH, seed=2), 0.1)
+    assert torch.equal(home, twin)
+    sgd.reset()
+    assert sgd.state() == {}
