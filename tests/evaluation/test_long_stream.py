@@ -19,6 +19,7 @@ def test_memory_does_not_grow_with_the_length_of_the_stream(tmp_path: Path, meth
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     subprocess.run(command, check=True, env=environment, capture_output=True, timeout=900)
     measured = json.loads(file.read_text())
-    assert len(measured["readings"]) == 20
-    # An image of this stream has 3,072 bytes, its features 768.
-    assert measured["growth_per_image_bytes"] < 300
+    used = [reading["bytes"] for reading in measured["readings"]]
+    assert len(used) == 20
+    # The images of the last three quarters have 23 MB; allocators come and go by a few.
+    assert used[-1] - used[4] < 10_000_000
