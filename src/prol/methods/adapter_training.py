@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, ViT
+from prol.backbones import Augment, InputRange
 from prol.parts import losses
 from prol.parts.adam import Part, part_gradients
 from prol.parts.logit_masks import Mask
@@ -58,15 +58,6 @@ class AdapterOptions:
         for name in names:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be from 0 to 1, got {getattr(self, name)}")
-
-
-def require_vit(method: str, backbone: Backbone, blocks: int = 0) -> ViT:
-    """The backbone, if it is a ViT with at least so many blocks."""
-    if not isinstance(backbone, ViT):
-        raise ValueError(f"method {method} needs a ViT as backbone, got {type(backbone).__name__}")
-    if blocks > backbone.depth:
-        raise ValueError(f"blocks={blocks}, but the backbone has {backbone.depth}: pass blocks={backbone.depth}")
-    return backbone
 
 
 def leaves(parts: Mapping[str, Part]) -> dict[str, Tensor]:

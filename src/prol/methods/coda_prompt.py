@@ -11,8 +11,9 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.prompt_training import PromptOptions, head_parts, require_vit, take_step
+from prol.methods.prompt_training import PromptOptions, head_parts, take_step
 from prol.parts.adam import Adam, Part
+from prol.parts.backbone_kinds import require_vit
 from prol.parts.gram_schmidt import orthogonality_gap, orthonormal_rows
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead

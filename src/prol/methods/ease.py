@@ -12,8 +12,9 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves, require_vit
+from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves
 from prol.parts.adapters import Adapter, TaskModules
+from prol.parts.backbone_kinds import require_vit
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy

@@ -12,9 +12,10 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves, require_vit, seen_softmax
+from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves, seen_softmax
 from prol.parts.adam import Adam, Part
 from prol.parts.adapters import Adapter, FixedPrefix, LowRank, Module, move_towards
+from prol.parts.backbone_kinds import require_vit
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
@@ -74,7 +75,9 @@ class LAE(Learner):
 
     def __init__(self, backbone: Backbone, options: LAEOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
-        vit, o = require_vit(self.name, backbone, options.blocks), options
+        vit, o = require_vit(self.name, backbone), options
+        if o.blocks > vit.depth:
+            raise ValueError(f"blocks={o.blocks}, but the backbone has {vit.depth}: pass blocks={vit.depth}")
         self.preprocessing = vit.preprocessing.overridden(o.input_range, o.crop_pct)
         self.module = make_module(vit, o)
         self.online = {name: t.to(vit.device, vit.dtype) for name, t in self.module.draw(self.random).items()}

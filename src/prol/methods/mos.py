@@ -13,9 +13,10 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.adapter_training import finite_gradients, leaves, require_vit, seen_softmax
+from prol.methods.adapter_training import finite_gradients, leaves, seen_softmax
 from prol.methods.mos_options import MOSOptions
 from prol.parts.adapters import Adapter, TaskModules, move_towards
+from prol.parts.backbone_kinds import require_vit
 from prol.parts.class_gaussians import ClassGaussians, aligned_head
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead

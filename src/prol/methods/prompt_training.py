@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, ViT
+from prol.backbones import Augment, InputRange
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.logit_masks import Mask
@@ -59,15 +59,6 @@ class PromptOptions:
         for name in names:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
-
-
-def require_vit(method: str, backbone: Backbone, blocks: int = 0) -> ViT:
-    """The backbone, if it is a ViT with at least so many blocks."""
-    if not isinstance(backbone, ViT):
-        raise ValueError(f"method {method} needs a ViT as backbone, got {type(backbone).__name__}")
-    if blocks > backbone.depth:
-        raise ValueError(f"{blocks} prompted blocks, but the backbone has {backbone.depth}: prompt fewer of them")
-    return backbone
 
 
 def initial(shape: tuple[int, ...], init: Init, random: torch.Generator) -> Tensor:

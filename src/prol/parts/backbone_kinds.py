@@ -1,0 +1,14 @@
+"""Refuses backbones that a method cannot work on."""
+
+from __future__ import annotations
+
+from prol.backbones import Backbone, ViT
+
+
+def require_vit(method: str, backbone: Backbone, blocks: int = 0) -> ViT:
+    """The backbone, if it is a ViT with at least so many blocks."""
+    if not isinstance(backbone, ViT):
+        raise ValueError(f"method {method} needs a ViT as backbone, got {type(backbone).__name__}")
+    if blocks > backbone.depth:
+        raise ValueError(f"{blocks} prompted blocks, but the backbone has {backbone.depth}: prompt fewer of them")
+    return backbone
