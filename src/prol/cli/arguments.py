@@ -26,6 +26,14 @@ DataOptions = Annotated[
     list[str] | None,
     typer.Option("-D", metavar="KEY=VALUE", help="An option of the data set; may be repeated.", rich_help_panel=_DATA),
 ]
+Development = Annotated[
+    bool,
+    typer.Option(
+        "--development",
+        help="Learn a fifth of the training images and test on another fifth, to choose settings on.",
+        rich_help_panel=_DATA,
+    ),
+]
 LimitPerClass = Annotated[
     int | None, typer.Option(help="Most images of a class, in training and test.", rich_help_panel=_DATA)
 ]

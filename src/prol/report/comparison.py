@@ -113,7 +113,8 @@ def stream_settings(config: Content) -> dict[str, Any]:
     # Where files lie does not matter; the hash of the labels stands for them.
     return _flat(
         {
-            "dataset": {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")},
+            "dataset": {"development": False}  # as in files from before there was one
+            | {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")},
             "dataset.options": {name: value for name, value in dataset["options"].items() if name != "split"},
             "protocol": {name: protocol[name] for name in ("name", "tasks", "chunk", "class_order", "options")},
             "backbone": config["backbone"],
@@ -154,8 +155,9 @@ def describe_stream(runs: Sequence[RunFiles]) -> str:
     protocol, backbone = config["protocol"], config["backbone"]
     seeds = sorted({run.config["seed"] for run in runs})
     versions = sorted({run.config["versions"]["prol"] for run in runs})
+    split = ", development split" if config["dataset"].get("development") else ""
     return (
-        f"{config['dataset']['name']}: {config['dataset']['train_images']} training and "
+        f"{config['dataset']['name']}{split}: {config['dataset']['train_images']} training and "
         f"{config['dataset']['test_images']} test images, {protocol['tasks']} tasks ({protocol['name']}), chunks of "
         f"{protocol['chunk']}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}, backbone "
         f"{backbone['name']} {backbone['sha256'][:12]}, {config['device'].partition(':')[0]} {config['precision']}, "

@@ -25,6 +25,7 @@ class Plan:
         boundaries: whether the learner is told that a task begins; as the protocol and the method have it when None.
         announce: whether it is then told the task's classes too; as `boundaries` when None.
         data: where the data set's files are, for those that are not built in.
+        development: whether a small split of the training images stands in for both halves, to choose settings on.
         limit_per_class: the most images of each class, in training and in test.
         measures: what is measured besides the accuracy after each task.
         clock: how fast data come, where they do not wait.
@@ -49,6 +50,7 @@ class Plan:
     announce: bool | None = None
     data: str | None = None
     dataset_options: Mapping[str, Any] = field(default_factory=dict)
+    development: bool = False
     limit_per_class: int | None = None
     measures: Measures = field(default_factory=Measures)
     clock: Clock | None = None
@@ -85,6 +87,7 @@ class Plan:
             announce=protocol["announce"],
             data=dataset["data"],
             dataset_options=dataset["options"],
+            development=dataset["development"],
             limit_per_class=dataset["limit_per_class"],
             measures=Measures(**config["measures"]),
             clock=None if clock is None else clock_from(clock),

@@ -20,7 +20,7 @@ from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
-from prol.runs.setup import Setup, changes, set_up
+from prol.runs.setup import FORMAT, Setup, changes, set_up
 from prol.runs.step_times import logged_step_seconds
 
 
@@ -57,6 +57,11 @@ def resume(path: str | Path, display: Display | None = None) -> RunFolder:
         return folder
     with folder.locked():
         config = folder.read(folder.config)
+        if config["format"] != FORMAT:
+            raise ValueError(
+                f"{folder.path} was begun by another version of prol, whose run format is {config['format']}, not "
+                f"{FORMAT}: go on with that version, or start a new run"
+            )
         with _threads(config["threads"]):
             setup = set_up(Plan.from_config(config))
             _require_same(config, setup.config, display.warn)

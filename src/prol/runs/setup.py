@@ -19,13 +19,14 @@ import prol
 from prol import registry
 from prol.backbones import open_backbone
 from prol.datasets import Dataset
+from prol.datasets.development import development
 from prol.evaluation import Told
 from prol.learner import Learner
 from prol.options import bind_arguments, own_arguments
 from prol.runs.plan import Plan
 from prol.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def set_up(plan: Plan) -> Setup:
     if dataset_options.get("split") is not None:
         dataset_options["split"] = _absolute(dataset_options["split"])  # the run may go on from another folder
     dataset = open_dataset(data=plan.data, **dataset_options)
+    if plan.development:
+        dataset = development(dataset)
     if plan.limit_per_class is not None:
         dataset = dataset.limited(plan.limit_per_class)
     backbone = open_backbone(plan.backbone, device=plan.device, precision=plan.precision)
@@ -84,6 +87,7 @@ def set_up(plan: Plan) -> Setup:
             "name": plan.dataset,
             "data": dataset.found_at if plan.data is None else _absolute(plan.data),
             "options": dataset_options,
+            "development": plan.development,
             "limit_per_class": plan.limit_per_class,
             "classes": len(dataset.class_names),
             "train_images": len(dataset.train.labels),

@@ -1,0 +1,43 @@
+"""A run on the development split, and files from before there was one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_runs import small_plan
+
+from prol.report.comparison import RunFiles, require_same_stream
+from prol.runs import resume, start
+
+
+def test_run_learns_a_fifth_and_says_so(small_vit: str, tmp_path: Path) -> None:
+    run = start(small_plan(small_vit, limit_per_class=None, development=True), tmp_path / "run")
+    config, result = run.read(run.config), run.read(run.result)
+    whole = start(small_plan(small_vit, limit_per_class=None, tasks=2), tmp_path / "whole")
+    assert config["dataset"]["development"] is True
+    assert config["dataset"]["train_images"] == config["dataset"]["test_images"]
+    assert config["dataset"]["train_images"] <= whole.read(whole.config)["dataset"]["train_images"] // 5
+    assert result["metrics"]["faa"] >= 0
+
+
+def test_run_of_another_format_is_not_taken_up(small_vit: str, tmp_path: Path) -> None:
+    run = start(small_plan(small_vit), tmp_path / "run")
+    run.config.write_text(json.dumps(run.read(run.config) | {"format": 2}))
+    run.result.unlink()
+    with pytest.raises(ValueError, match="begun by another version of prol, whose run format is 2"):
+        resume(run.path)
+
+
+def test_files_without_the_word_count_as_whole_runs(small_vit: str, tmp_path: Path) -> None:
+    run = start(small_plan(small_vit), tmp_path / "run")
+    config = run.read(run.config)
+    older = config | {"dataset": {k: v for k, v in config["dataset"].items() if k != "development"}}
+    files = [
+        RunFiles(f"ncm-seed{config['seed']}", c, run.read(run.result), run.read(run.timing)) for c in (config, older)
+    ]
+    require_same_stream(files)
+    developed = config | {"dataset": config["dataset"] | {"development": True}}
+    with pytest.raises(ValueError, match=r"dataset.development is False in the one and True in the other"):
+        require_same_stream([files[0], RunFiles("prol-seed0", developed, files[0].result, files[0].timing)])
