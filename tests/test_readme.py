@@ -50,7 +50,8 @@ def test_every_row_of_results_equals_its_files() -> None:
         folders = [
             folder
             for folder in (ROOT / "results" / dataset).iterdir()
-            if _is_run_of(json.loads((folder / "config.json").read_text()), method, dataset, options.split())
+            if folder.is_dir()
+            and _is_run_of(json.loads((folder / "config.json").read_text()), method, dataset, options.split())
         ]
         assert len(folders) == 3
         metrics = [json.loads((folder / "result.json").read_text())["metrics"] for folder in folders]

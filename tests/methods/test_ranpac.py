@@ -16,7 +16,7 @@ from prol.evaluation.learner_checks import CHECKS, Subject
 from prol.evaluation.lesson import difference
 from prol.learner import Amount
 from prol.methods.ranpac import RanPAC
-from prol.parts.solvers import UNCHOSEN, choose_ridge, mean_square, ridge
+from prol.parts.solvers import choose_ridge, mean_square, ridge
 from prol.runs.counting import count_parameters
 
 TASKS = ([0, 1, 2], [3, 4, 5])
@@ -55,16 +55,41 @@ def test_the_ridge_is_chosen_from_what_is_held_out(tiny: ViT) -> None:
     learner = teach(make(tiny))
     fit, held = learner.recollection.totals(1, learner._embed)
     assert held is not None
-    chosen, whole = choose_ridge(fit, held), fit + held
-    assert chosen != UNCHOSEN
-    torch.testing.assert_close(learner._head().weight, ridge(whole, chosen * mean_square(whole)))
+    chosen = choose_ridge(fit, held)
+    assert chosen != mean_square(fit)
+    torch.testing.assert_close(learner._head().weight, ridge(fit + held, chosen))
+
+
+@pytest.mark.parametrize("memory", ["statistics", "all", "none", 1])
+def test_the_first_task_settles_the_ridge_for_good(tiny: ViT, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prol.methods.ranpac.SETTLED_AFTER", 6)
+    learner = make(tiny, memory=memory)
+    learner.boundary([0, 1, 2])
+    learner.learn(pictures([0, 1, 2] * 10), [0, 1, 2, 1, 2] * 6)  # labels that are partly wrong want a penalty
+    fit, held = learner.recollection.totals(0, learner._embed)
+    assert held is not None
+    chosen = choose_ridge(fit, held)
+    learner.boundary([3, 4])
+    assert learner.strength is None
+    for kinds in ([3, 4, 3, 4, 3, 4], [4, 3, 4, 3, 4, 4]):
+        learner.learn(pictures(kinds), kinds)
+        assert learner.strength == pytest.approx(chosen)
+    whole, held = learner.recollection.totals(1, learner._embed)
+    assert held is None
+    torch.testing.assert_close(learner._head().weight, ridge(whole, chosen))
+    twin = learner.clone()
+    assert torch.equal(twin.predict(TEST), learner.predict(TEST))
+
+
+def test_a_first_task_of_few_samples_settles_nothing(tiny: ViT) -> None:
+    assert teach(make(tiny)).strength is None
 
 
 def test_before_a_fifth_sample_the_ridge_is_the_default(tiny: ViT) -> None:
     learner = make(tiny)
     learner.learn(pictures([0, 1, 0, 1]), [0, 1, 0, 1])
     fit, _ = learner.recollection.totals(0, learner._embed)
-    torch.testing.assert_close(learner._head().weight, ridge(fit, UNCHOSEN * mean_square(fit)))
+    torch.testing.assert_close(learner._head().weight, ridge(fit, mean_square(fit)))
 
 
 def test_a_given_ridge_keeps_nothing_to_choose_by(tiny: ViT) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prol.parts.moments import Totals
 from prol.parts.solvers import (
-    RIDGES,
+    STRENGTHS,
     UNCHOSEN,
     SolvedHead,
     choose_ridge,
@@ -61,20 +61,30 @@ def test_the_held_out_error_needs_no_sample() -> None:
 def test_the_chosen_ridge_has_the_least_held_out_error_in_any_unit(scale: float) -> None:
     features, rows = samples(8, seed=5)
     fit, held = Totals.of(scale * features, rows, CLASSES), Totals.of(scale * FEATURES, ROWS, CLASSES)
-    errors = {strength: held_out_error(ridge(fit, strength * mean_square(fit)), held) for strength in RIDGES}
-    chosen = choose_ridge(fit, held)
-    assert errors[chosen] == min(errors.values())
-    assert RIDGES[0] < chosen < RIDGES[-1]
-    assert chosen == choose_ridge(Totals.of(features, rows, CLASSES), TOTALS)
+    unit = mean_square(fit)
+    errors = {strength: held_out_error(ridge(fit, strength * unit), held) for strength in STRENGTHS}
+    chosen = choose_ridge(fit, held) / unit
+    assert min(errors, key=lambda strength: errors[strength]) == pytest.approx(chosen)
+    assert STRENGTHS[0] < chosen < STRENGTHS[-1]
+    plain = Totals.of(features, rows, CLASSES)
+    assert chosen == pytest.approx(choose_ridge(plain, TOTALS) / mean_square(plain))
+
+
+@pytest.mark.parametrize(("shift", "end"), [(0, 0), (1, -1)])
+def test_the_search_may_end_at_either_side(shift: int, end: int) -> None:
+    """Features that tell the class want no penalty; ones that tell of a wrong class want all of it."""
+    rows = torch.arange(30) % CLASSES
+    fit, held = (Totals.of(one_hot((rows + by) % CLASSES), rows, CLASSES) for by in (0, shift))
+    assert choose_ridge(fit, held) == STRENGTHS[end] * mean_square(fit)
 
 
 def test_without_held_out_samples_a_fixed_strength_is_taken() -> None:
-    assert choose_ridge(TOTALS, Totals.of(FEATURES[:0], ROWS[:0], CLASSES)) == UNCHOSEN
+    assert choose_ridge(TOTALS, Totals.of(FEATURES[:0], ROWS[:0], CLASSES)) == mean_square(TOTALS)
 
 
 def test_ridge_strengths_span_sixteen_powers_of_ten() -> None:
-    assert len(RIDGES) == 17
-    assert (RIDGES[0], RIDGES[-1]) == (1e-8, 1e8)
+    assert len(STRENGTHS) == 49
+    assert (STRENGTHS[0], STRENGTHS[UNCHOSEN], STRENGTHS[-1]) == pytest.approx((1e-8, 1, 1e8))
 
 
 def pooled_covariance() -> tuple[Tensor, Tensor]:
@@ -153,7 +163,7 @@ def test_statistics_of_nothing_can_be_solved(empty: Totals) -> None:
     weight, bias = lda(empty)
     assert not weight.any()
     assert not bias.any()
-    assert not ridge(empty, choose_ridge(empty, empty) * mean_square(empty)).any()
+    assert not ridge(empty, choose_ridge(empty, empty)).any()
 
 
 def test_what_rounding_took_below_zero_is_raised() -> None:

@@ -16,8 +16,11 @@ from prol.parts.first_task import FirstTask
 from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import normal, own_generator, relu_features
-from prol.parts.solvers import SolvedHead, choose_ridge, lda, mean_square, ridge
+from prol.parts.solvers import SolvedHead, choose_ridge, lda, ridge
 from prol.parts.tasks import TaskClock
+
+SETTLED_AFTER = 500
+"""Samples on which a ridge strength may be settled; shorter first tasks are left to those behind them."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class RanPACOptions:
     classifier: Literal["ridge", "lda"] = "ridge"
     """The rows of PROL's paper were fitted by LDA."""
     ridge: float | Literal["auto"] = "auto"
-    """Strength of the penalty; by default the power of ten with the least error on every fifth sample."""
+    """Strength of the penalty; by default the one with the least error on every fifth sample of the first task."""
     memory: Memory = "statistics"
     """What is fitted: statistics of the whole stream, of the current task only (none), that and so many kept features
     of each older class (a number), or all features (all)."""
@@ -89,6 +92,7 @@ class RanPAC(Learner):
             self.fixed = "nothing"  # type: ignore[misc]
             self.can_diverge = True  # type: ignore[misc]
         self._draw(seed)
+        self.strength = None if o.ridge == "auto" else o.ridge
         self._solved: SolvedHead | None = None
         self._last: dict[str, float] = {}
 
@@ -134,6 +138,7 @@ class RanPAC(Learner):
             features, loss = self.first_task.step(inputs, rows, self.clock.steps)
             self._last = {"adapt": loss}
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier answers
+            self._settle_strength()
             self.recollection.begin_task()
         self.recollection.add(features, rows, self.clock.number, self._embed, self.random)
         self.clock.steps += 1
@@ -158,17 +163,25 @@ class RanPAC(Learner):
         return self._solved
 
     def _solve(self) -> SolvedHead:
-        o, bias = self.options, None
         fit, held = self.recollection.totals(self.clock.number, self._embed)
-        whole = fit if held is None else fit + held
-        if o.classifier == "lda":
+        whole, bias = fit if held is None else fit + held, None
+        if self.options.classifier == "lda":
             weight, bias = lda(whole, priors=True)
-        elif o.ridge == "auto":
-            assert held is not None
-            weight = ridge(whole, choose_ridge(fit, held) * mean_square(whole))
+        elif self.strength is not None:
+            weight = ridge(whole, self.strength)
         else:
-            weight = ridge(whole, o.ridge)
+            assert held is not None
+            weight = ridge(whole, choose_ridge(fit, held))
         return SolvedHead(weight, bias, whole.counts > 0)
+
+    def _settle_strength(self) -> None:
+        """The first task decides, as the later it is chosen the more classes there are, and the worse it becomes."""
+        enough = self.clock.number > 0 and self.recollection.samples_seen() >= SETTLED_AFTER
+        if enough and self.recollection.twin:
+            fit, held = self.recollection.totals(0, self._embed)
+            assert held is not None
+            self.strength = choose_ridge(fit, held)
+            self.recollection.merge()
 
     # Counting, saving
 
@@ -195,6 +208,7 @@ class RanPAC(Learner):
     def _state(self) -> State:
         kept, recollection = self.recollection.state()
         meta = {"drawn_from": self.drawn_from, "clock": asdict(self.clock), "recollection": recollection}
+        meta["strength"] = self.strength
         if self.first_task is None:
             return packed(recollection=kept), meta
         tuned, first_task = self.first_task.state()
@@ -202,7 +216,7 @@ class RanPAC(Learner):
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.recollection.load_state(unpacked("recollection", tensors), meta["recollection"])
-        self.clock = TaskClock(**meta["clock"])
+        self.clock, self.strength = TaskClock(**meta["clock"]), meta["strength"]
         if self.first_task is not None:
             self.first_task.load_state(unpacked("first_task", tensors), meta["first_task"])
             self._last = dict(meta["last"])

@@ -103,9 +103,9 @@ class Recollection:
         accumulate: torch.dtype,
         twin: bool,
     ) -> None:
-        self.memory = memory
-        self._empty = partial(TwinMoments, embedded, device, accumulate, twin)
-        self.moments = None if memory == "all" else self._empty()
+        self.memory, self.twin = memory, twin
+        self._moments_with = partial(TwinMoments, embedded, device, accumulate)
+        self.moments = None if memory == "all" else self._moments_with(twin)
         self.every = EveryFeature(width, device, dtype) if memory == "all" else None
         self.reservoir = ClassReservoir(memory, width, device, dtype) if isinstance(memory, int) else None
         self.classes = 0
@@ -129,6 +129,18 @@ class Recollection:
         if self.reservoir is not None:
             self.reservoir.add(features, rows, task, random)
 
+    def samples_seen(self) -> int:
+        """How many samples the fit would stand on, apart from the reservoir."""
+        if self.moments is not None:
+            return self.moments.seen
+        return 0 if self.every is None else self.every.rows.count
+
+    def merge(self) -> None:
+        """From now on nothing is held out."""
+        self.twin = False
+        if self.moments is not None:
+            self.moments.merge()
+
     def totals(self, task: int, embed: Embed) -> tuple[Totals, Totals | None]:
         """Moments to fit, and those held out to choose by; what is kept of tasks before `task` is always fitted."""
         moments = self.moments or self._moments_of_all(embed)
@@ -140,7 +152,7 @@ class Recollection:
 
     def _moments_of_all(self, embed: Embed) -> TwinMoments:
         assert self.every is not None
-        moments = self._empty()
+        moments = self._moments_with(self.twin)
         moments.add_classes(self.classes)
         features, rows = self.every.features.rows, self.every.rows.rows
         for start in range(0, len(rows), _AT_ONCE):
@@ -172,10 +184,12 @@ class Recollection:
         tables = {name: table.rows for name, table in self._tables().items()}
         moments = {} if self.moments is None else self.moments.tensors()
         seen = 0 if self.moments is None else self.moments.seen
-        return packed(moments=moments, kept=tables), {"seen": seen, "classes": self.classes}
+        return packed(moments=moments, kept=tables), {"seen": seen, "classes": self.classes, "twin": self.twin}
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        self.twin = bool(meta["twin"])
         if self.moments is not None:
+            self.moments = self._moments_with(self.twin)
             self.moments.load(unpacked("moments", tensors), int(meta["seen"]))
         for name, table in self._tables().items():
             table.replace(unpacked("kept", tensors)[name])

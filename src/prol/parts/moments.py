@@ -65,6 +65,11 @@ class Moments:
         self.sums.rows[touched] += member.to(x) @ x
         self.counts.rows[touched] += member.sum(1)
 
+    def absorb(self, other: Moments) -> None:
+        """Takes in all that another one of the same shape has seen."""
+        for mine, theirs in zip(self.tensors().values(), other.tensors().values(), strict=True):
+            mine += theirs
+
     def totals(self) -> Totals:
         gram = torch.zeros(self.width, self.width, device=self.blocks[0].device, dtype=torch.float64)
         for block in self.blocks:
@@ -121,6 +126,12 @@ class TwinMoments:
                     places = chosen.nonzero().flatten().to(rows.device)
                     part.add(features[places], rows[places])
         self.seen += len(rows)
+
+    def merge(self) -> None:
+        """Ends the separation: nothing is held out any more."""
+        if self.held is not None:
+            self.fit.absorb(self.held)
+            self.held = None
 
     def counts(self) -> Tensor:
         """Samples of each class in both parts, `[C]`."""

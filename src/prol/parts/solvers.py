@@ -6,6 +6,7 @@ G is XᵀX `[M, M]`, S the class sums `[C, M]`, n the counts `[C]`, N their sum;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +14,10 @@ from torch import Tensor
 
 from prol.parts.moments import Totals
 
-RIDGES = tuple(10.0**exponent for exponent in range(-8, 9))
+STRENGTHS = tuple(10 ** (third / 3) for third in range(-24, 25))
 """Ridge strengths to choose from, in units of the mean of G's diagonal."""
-UNCHOSEN = 1.0
-"""The strength in the same units while nothing is held out to judge by."""
+UNCHOSEN = len(STRENGTHS) // 2
+"""Where the search for one begins, and stays while nothing is held out to judge by."""
 NEGLIGIBLE = 1e-6
 """Share of the second moment below which a spread within classes is rounding, or copies of one image."""
 
@@ -59,11 +60,25 @@ def held_out_error(weight: Tensor, held: Totals) -> float:
 
 
 def choose_ridge(fit: Totals, held: Totals) -> float:
-    """The one of `RIDGES` whose weights, solved from `fit`, have the least error on `held`."""
-    if not bool(held.counts.any()):
-        return UNCHOSEN
-    unit = mean_square(fit)
-    return min(RIDGES, key=lambda strength: held_out_error(ridge(fit, strength * unit), held))
+    """The ridge strength whose weights, solved from `fit`, have the least error on `held`.
+
+    The error has one valley in practice, so `STRENGTHS` is walked down from its middle, first by factors of ten, then
+    by their third roots: six to ten solves instead of one for each.
+    """
+    unit, best = mean_square(fit), UNCHOSEN
+
+    @cache
+    def error(place: int) -> float:
+        return held_out_error(ridge(fit, STRENGTHS[place] * unit), held)
+
+    for stride in (3, 1) if bool(held.counts.any()) else ():
+        while True:
+            beside = [place for place in (best - stride, best + stride) if 0 <= place < len(STRENGTHS)]
+            lower = min(beside, key=error)
+            if error(lower) >= error(best):
+                break
+            best = lower
+    return STRENGTHS[best] * unit
 
 
 def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) -> tuple[Tensor, Tensor]:
