@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow clean
+.PHONY: demo test test-slow test-gpu clean
 
 demo: .venv/installed
 	rm -rf runs/demo
@@ -15,10 +15,13 @@ test: .venv/installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow and not gpu"
 
 test-slow: .venv/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
+
+test-gpu: .venv/installed-test
+	$(BIN)/pytest -m gpu
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -67,7 +67,7 @@ class Learner(ABC):
         self.options = options
         self.seed = seed
         self.preprocessing: Preprocessing = backbone.preprocessing
-        self.predict_batch = 64
+        self.predict_batch = 256 if backbone.device.type == "cuda" else 64
         self.classes: list[Label] = []
         self.row_of: dict[Label, int] = {}
         self.random = torch.Generator().manual_seed(seed)

@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 import timm
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import prol
 from prol.backbones import BUILT_IN, PAPER, Preprocessing, ViT, open_backbone
+from prol.backbones.processor import bf16_trial
 
 ARCHITECTURE = "vit_tiny_patch16_224"
 BUILT_IN_FILE = Path(str(files("prol.backbones").joinpath(f"builtin/{BUILT_IN}.safetensors")))
@@ -337,8 +339,19 @@ def test_an_unknown_device_is_refused_with_the_known_ones(device: str) -> None:
     assert "auto, cpu, cuda" in refusal(ValueError, "builtin", device=device)
 
 
-def test_bf16_on_a_processor_is_refused() -> None:
-    assert "float32" in refusal(ValueError, "builtin", precision="bf16")
+def test_bf16_on_a_processor_works_or_is_refused_but_never_ends_the_process() -> None:
+    if bf16_trial():
+        assert "use float32" in refusal(ValueError, "builtin", precision="bf16")
+        return
+    images = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    exact, rounded = (open_backbone("builtin", device="cpu", precision=p).features(images) for p in ("float32", "bf16"))
+    assert F.cosine_similarity(exact, rounded.float()).min() > 0.99
+
+
+@pytest.mark.parametrize(("ended", "says"), [(-4, "ended with signal 4"), (3, "failed")])
+def test_a_processor_that_fails_the_trial_is_refused(ended: int, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prol.backbones.processor.bf16_trial", lambda: ended)
+    assert f"a trial product {says}; use float32" in refusal(ValueError, "builtin", precision="bf16")
 
 
 @pytest.mark.parametrize("precision", ["half", "float16", ""])

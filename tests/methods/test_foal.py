@@ -87,7 +87,7 @@ def test_it_keeps_an_inverse_and_no_sample(tiny: ViT) -> None:
 
 def test_a_backbone_without_blocks_is_refused(tiny: ViT) -> None:
     class NoViT:
-        preprocessing = tiny.preprocessing
+        preprocessing, device = tiny.preprocessing, tiny.device
 
     with pytest.raises(ValueError, match="needs a ViT as backbone, got NoViT"):
         FOAL(NoViT(), FOAL.read_options({}))  # type: ignore[arg-type]

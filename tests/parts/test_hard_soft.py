@@ -28,7 +28,7 @@ def test_soft_rates_are_torchs_cosine_annealing_over_several_periods(base: float
     pace, rates = HardSoft(threshold=0.8, t_max=t_max), []
     for _ in range(5 * t_max):
         pace.observe(0.1)
-        rates.append(pace.rate(base, eta_min))
+        rates.append(float(pace.rate(base, eta_min)))
         pace.advance()
     assert rates == pytest.approx(torch_rates(base, eta_min, t_max, 5 * t_max), rel=1e-9)
 
@@ -48,7 +48,7 @@ def test_the_switching_step_has_the_full_rate_and_already_advances_the_schedule(
     assert pace.soft
     assert pace.rate(0.002, 0.0005) == 0.002
     pace.advance()
-    assert pace.rate(0.002, 0.0005) == pytest.approx(torch_rates(0.002, 0.0005, 20, 2)[1])
+    assert float(pace.rate(0.002, 0.0005)) == pytest.approx(torch_rates(0.002, 0.0005, 20, 2)[1])
 
 
 def test_soft_is_for_good_until_a_restart() -> None:
@@ -77,7 +77,7 @@ def test_switched_off_it_stays_hard() -> None:
     pace = HardSoft(threshold=0.8, t_max=20, enabled=False)
     pace.observe(0.0)
     pace.advance()
-    assert (pace.soft, pace.rate(0.002, 0.0005)) == (False, 0.002)
+    assert (pace.soft, float(pace.rate(0.002, 0.0005))) == (False, 0.002)
 
 
 def test_the_same_floor_lifts_a_rate_that_lies_below_it() -> None:
@@ -85,4 +85,21 @@ def test_the_same_floor_lifts_a_rate_that_lies_below_it() -> None:
     pace.observe(0.1)
     for _ in range(20):
         pace.advance()
-    assert pace.rate(0.002 * 0.0005, 0.0005) == pytest.approx(0.0005)
+    assert float(pace.rate(0.002 * 0.0005, 0.0005)) == pytest.approx(0.0005)
+
+
+def test_a_step_that_does_not_count_leaves_it_hard() -> None:
+    pace = HardSoft(threshold=0.8, t_max=20)
+    pace.observe(torch.tensor(0.1), counts=torch.tensor(False))
+    assert not pace.soft
+    pace.observe(torch.tensor(0.1), counts=torch.tensor(True))
+    assert pace.soft
+
+
+def test_a_state_is_taken_over() -> None:
+    pace, other = HardSoft(threshold=0.8, t_max=20), HardSoft(threshold=0.8, t_max=20)
+    pace.observe(0.1)
+    pace.advance()
+    other.load_state(pace.state())
+    assert (other.soft, other.soft_steps) == (True, 1)
+    assert torch.equal(other.rate(0.002, 0.0005), pace.rate(0.002, 0.0005))

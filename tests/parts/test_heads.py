@@ -18,9 +18,9 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def make(sizes: list[int] = SIZES) -> TaskHeads:
+def make(sizes: list[int] = SIZES, all_live: bool = False) -> TaskHeads:
     """Heads whose every number is far from its initial value; each is settled before the next one begins."""
-    heads = TaskHeads(WIDTH, torch.device("cpu"), torch.float64)
+    heads = TaskHeads(WIDTH, torch.device("cpu"), torch.float64, all_live)
     for task, size in enumerate(sizes):
         heads.begin_head()
         heads.append(size, torch.Generator().manual_seed(task))
@@ -51,30 +51,30 @@ def test_a_folded_affine_part_gives_the_same_answers() -> None:
 
 @pytest.mark.parametrize("all_heads", [False, True])
 def test_logits_are_those_of_the_heads_one_by_one(all_heads: bool) -> None:
-    heads, features = make(), drawn(5, WIDTH, seed=9) * 3
-    logits = heads.logits(features, heads.trained(all_heads))
+    heads, features = make(all_live=all_heads), drawn(5, WIDTH, seed=9) * 3
+    logits = heads.logits(features)
     torch.testing.assert_close(logits, one_by_one(heads, features), rtol=0, atol=1e-12)
 
 
 def test_the_norms_epsilon_is_that_of_the_heads_and_not_of_the_backbone() -> None:
     heads, tiny_features = make(), drawn(5, WIDTH, seed=9) * 1e-3
-    logits = heads.logits(tiny_features, heads.trained())
+    logits = heads.logits(tiny_features)
     torch.testing.assert_close(logits, one_by_one(heads, tiny_features), rtol=0, atol=1e-12)
 
 
 def test_loaded_heads_answer_like_those_saved() -> None:
     heads, features = make(), drawn(5, WIDTH, seed=9)
-    before = heads.logits(features, heads.trained())
+    before = heads.logits(features)
     other = TaskHeads(WIDTH, torch.device("cpu"), torch.float64)
     for _ in range(2):  # also over something loaded before
         other.load({name: table.rows.clone() for name, table in heads.tables().items()}, heads.first_rows)
-        assert torch.equal(other.logits(features, other.trained()), before)
+        assert torch.equal(other.logits(features), before)
 
 
-def train(heads: TaskHeads, all_heads: bool) -> None:
+def train(heads: TaskHeads) -> None:
     adam, rows = Adam(), torch.tensor([0, 4, 7, 5])
     for step in range(3):
-        parts = heads.trained(all_heads)
+        parts = heads.trained()
         logits = heads.logits(drawn(4, WIDTH, seed=step), parts)
         gradients = part_gradients(F.cross_entropy(logits, rows), parts)
         adam.begin_step()
@@ -85,45 +85,43 @@ def train(heads: TaskHeads, all_heads: bool) -> None:
 def test_training_moves_the_last_head_and_leaves_the_old_ones_to_the_bit() -> None:
     heads, features = make(), drawn(5, WIDTH, seed=9)
     before = {name: table.rows.clone() for name, table in heads.tables().items()}
-    answers = heads.logits(features, heads.trained())
-    train(heads, all_heads=False)
+    answers = heads.logits(features)
+    train(heads)
     for name, table in heads.tables().items():
         kept = 2 if name in ("scale", "shift") else 4
         assert torch.equal(table.rows[:kept], before[name][:kept]), name
         assert (table.rows[kept:] != before[name][kept:]).all(), name
-    after = heads.logits(features, heads.trained())
+    after = heads.logits(features)
     assert torch.equal(after[:, :4], answers[:, :4])
     torch.testing.assert_close(after, one_by_one(heads, features), rtol=0, atol=1e-12)
 
 
 def test_with_all_heads_live_training_moves_every_head() -> None:
-    heads, features = make(), drawn(5, WIDTH, seed=9)
+    heads, features = make(all_live=True), drawn(5, WIDTH, seed=9)
     before = {name: table.rows.clone() for name, table in heads.tables().items()}
-    train(heads, all_heads=True)
+    train(heads)
     for name, table in heads.tables().items():
         assert (table.rows != before[name]).all(), name
-    torch.testing.assert_close(
-        heads.logits(features, heads.trained(all_heads=True)), one_by_one(heads, features), rtol=0, atol=1e-12
-    )
+    torch.testing.assert_close(heads.logits(features), one_by_one(heads, features), rtol=0, atol=1e-12)
 
 
 def test_classes_may_join_the_current_head() -> None:
     heads, features = make([3, 1]), drawn(5, WIDTH, seed=9)
     heads.append(2, torch.Generator().manual_seed(0))
-    logits = heads.logits(features, heads.trained())
+    logits = heads.logits(features)
     assert heads.first_rows == [0, 3]
     torch.testing.assert_close(logits, one_by_one(heads, features, [3, 3]), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("all_heads", [False, True])
 def test_an_empty_head_answers_nothing_of_its_own(all_heads: bool) -> None:
-    heads, features = make([3, 1]), drawn(5, WIDTH, seed=9)
+    heads, features = make([3, 1], all_live=all_heads), drawn(5, WIDTH, seed=9)
     expected = one_by_one(heads, features, [3, 1])
     heads.begin_head()
-    torch.testing.assert_close(heads.logits(features, heads.trained(all_heads)), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(heads.logits(features), expected, rtol=0, atol=1e-12)
     heads.begin_head()
     heads.append(1, torch.Generator().manual_seed(0))
-    logits = heads.logits(features, heads.trained(all_heads))
+    logits = heads.logits(features)
     assert logits.shape == (5, 5)
     torch.testing.assert_close(logits[:, :4], expected, rtol=0, atol=1e-12)
 

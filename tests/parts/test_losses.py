@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -30,7 +31,7 @@ def terms(file: dict[str, Tensor]) -> dict[str, Tensor]:
     raw_diagonal = losses.generalisation(plain, prompted, raw=True, off_diagonal=False)
     return {
         "L_inter": losses.inter_task(file["logits"], file["labels"]),
-        "L_intra": losses.intra_task(file["logits"], file["labels"], first),
+        "L_intra": losses.intra_task(file["logits"], file["labels"], torch.arange(file["logits"].shape[1]) >= first),
         "L_sim": -cosine_pairs(plain, keys[file["labels"]]).mean(),
         "ort_old_class": old,
         "L_ort": losses.orthogonality(keys[file["labels"]], keys[old]),
@@ -131,8 +132,36 @@ def test_intra_task_ignores_the_logits_of_older_tasks() -> None:
     rows = torch.tensor([4, 5, 4])
     changed = logits.clone()
     changed[:, :4] = 100.0
-    assert torch.equal(losses.intra_task(logits, rows, 4), losses.intra_task(changed, rows, 4))
+    own = torch.arange(6) >= 4
+    assert torch.equal(losses.intra_task(logits, rows, own), losses.intra_task(changed, rows, own))
+    torch.testing.assert_close(losses.intra_task(logits, rows, own), F.cross_entropy(logits[:, 4:], rows - 4))
     assert losses.inter_task(changed, rows) > losses.inter_task(logits, rows) + 10
+
+
+@given(counts=st.lists(st.booleans(), min_size=5, max_size=5), seed=st.integers(0, 99), raw=st.booleans())
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_a_mask_equals_a_selection(counts: list[bool], seed: int, raw: bool) -> None:
+    """Of values and gradients; where no sample counts, both are zero."""
+    random, mask = torch.Generator().manual_seed(seed), torch.tensor(counts)
+    a, b = (torch.randn(5, 6, generator=random, dtype=torch.float64).requires_grad_() for _ in range(2))
+    columns, own = torch.where(mask, 4, 1), torch.arange(6) >= 3
+    pairs = [
+        (losses.intra_task(a, columns, own, mask), lambda: losses.intra_task(a[mask], columns[mask], own)),
+        (losses.orthogonality(a, b, raw, mask), lambda: losses.orthogonality(a[mask], b[mask], raw)),
+        (losses.generalisation(a, b, raw, counts=mask), lambda: losses.generalisation(a[mask], b[mask], raw)),
+    ]
+    for masked, selected in pairs:
+        expected = selected() if mask.any() else (a + b).sum() * 0
+        torch.testing.assert_close(masked, expected, rtol=1e-9, atol=1e-12)
+        for found, wanted in zip(
+            torch.autograd.grad(masked, [a, b], retain_graph=True, allow_unused=True),
+            torch.autograd.grad(expected, [a, b], retain_graph=True, allow_unused=True),
+            strict=True,
+        ):
+            nothing = torch.zeros_like(a)
+            torch.testing.assert_close(
+                nothing if found is None else found, nothing if wanted is None else wanted, rtol=1e-9, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("limit", [0.1, 1.0, 1e3])
@@ -153,3 +182,11 @@ def test_the_clip_is_torchs_clip_over_all_gradients_together(limit: float) -> No
     for found, parameter in zip(clipped.values(), parameters, strict=True):
         torch.testing.assert_close(found, parameter.grad, rtol=1e-12, atol=0)
     assert all(torch.equal(gradients[name], before[name]) for name in gradients)
+
+
+def test_the_clip_counts_a_row_that_comes_twice_by_the_sum_of_its_gradients() -> None:
+    table = torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    whole = torch.stack([table[0] + table[2] + table[3], table[1]])
+    expected = losses.clip_together({"table": whole}, 0.1)["table"]
+    found = losses.clip_together({"table": table}, 0.1, {"table": torch.tensor([5, 2, 5, 5])})["table"]
+    torch.testing.assert_close(torch.stack([found[0] + found[2] + found[3], found[1]]), expected)

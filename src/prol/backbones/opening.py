@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from prol.backbones.preprocess import Preprocessing
+from prol.backbones.processor import require_bf16_processor
 from prol.backbones.vit import ViT, require_plain
 
 BUILT_IN = "vit_tiny_patch8_64.tiny_imagenet"
@@ -92,7 +93,7 @@ def pick_precision(precision: str, place: torch.device) -> str:
     if precision == "auto":
         return "bf16" if place.type == "cuda" else "float32"
     if precision == "bf16" and place.type == "cpu":
-        raise ValueError("precision bf16 needs a GPU: on some processors bf16 products end the process; use float32")
+        require_bf16_processor()
     return precision
 
 

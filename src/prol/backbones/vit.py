@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from prol.backbones.acceleration import Acceleration, compiled
 from prol.backbones.images import read_images
 from prol.backbones.preprocess import Preprocessing
 
@@ -35,6 +36,10 @@ class Additions:
     prefix: Prefix | Callable[[Tensor], Prefix] | None = None
     adapter: Change | None = None
     low_rank: Change | None = None
+
+    def only_a_prefix(self) -> bool:
+        """Whether there is nothing in it but tensors put before keys and values, or nothing at all."""
+        return not callable(self.prefix) and self.adapter is None and self.low_rank is None
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class ViT(nn.Module):
         self.depth = len(self.model.blocks)
         self.width = int(self.model.embed_dim)
         self.heads = int(self.model.blocks[0].attn.num_heads)
+        self.acceleration = Acceleration.for_device(self.device)
 
     @property
     def device(self) -> torch.device:
@@ -117,7 +123,12 @@ class ViT(nn.Module):
         last = self.depth - 1
         class_taps, patch_taps = {}, {}
         for i, block in enumerate(self.model.blocks):
-            tokens = _block(block, tokens, inside.get(i), rows if i == last and last not in taps else None)
+            first = rows if i == last and last not in taps else None
+            added = inside.get(i, Additions())
+            if self.acceleration.compiled and added.only_a_prefix():
+                tokens = compiled(_prefixed_block)(block, tokens, added.prefix, first)
+            else:
+                tokens = _block(block, tokens, added, first)
             if i in taps:
                 class_taps[i], patch_taps[i] = tokens[:, 0], tokens[:, 1:].mean(1)
         class_token = tokens[:, 0]
@@ -157,9 +168,8 @@ def _trainable_names(model: nn.Module, trainable: str) -> set[str]:
     return set(kinds[trainable])
 
 
-def _block(block: Any, tokens: Tensor, added: Additions | None, first: int | None) -> Tensor:
+def _block(block: Any, tokens: Tensor, added: Additions, first: int | None) -> Tensor:
     """One pre-norm block on `[B, N, D]`; gives `[B, first, D]` when only the first rows are needed."""
-    added = added or Additions()
     rows = tokens if first is None else tokens[:, :first]
     prefix = added.prefix(tokens[:, 0]) if callable(added.prefix) else added.prefix
     attended = prefix_attention(block.attn, block.norm1(tokens), prefix, rows.shape[1], added.low_rank)
@@ -167,6 +177,11 @@ def _block(block: Any, tokens: Tensor, added: Additions | None, first: int | Non
     hidden = block.norm2(rows).to(block.mlp.fc1.weight.dtype)
     out: Tensor = rows + block.ls2(block.mlp(hidden)).to(rows.dtype)
     return out if added.adapter is None else out + added.adapter(rows).to(out.dtype)
+
+
+def _prefixed_block(block: Any, tokens: Tensor, prefix: Prefix | None, first: int | None) -> Tensor:
+    """What is compiled: all blocks share its few shapes, so that the compiler sees each of them once."""
+    return _block(block, tokens, Additions(prefix), first)
 
 
 def prefix_attention(

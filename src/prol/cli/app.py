@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prol import __version__
+from prol.cli.bench import app as bench
 from prol.cli.compare import compare
 from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 for verb in (run, resume, show, compare, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -78,7 +78,7 @@ class CODAPrompt(Learner):
             "attention": RowTable((o.blocks, backbone.width), device, dtype),
         }
         self.head = LinearHead(backbone.width, device, dtype)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._last: dict[str, float] = {}
 

@@ -90,7 +90,7 @@ class ConvPrompt(Learner):
         # What auto looks at; without it the tables stay empty.
         self.sums = RowTable((width,), device, torch.float64)
         self.counts = RowTable((), device, torch.float64)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._last: dict[str, float] = {}
 
@@ -162,13 +162,16 @@ class ConvPrompt(Learner):
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         tokens = self.backbone.embed(inputs)
         feature = self.working.encode(tokens, additions=self.source.additions()).feature
-        return self.heads.logits(feature, self.heads.trained())
+        return self.heads.logits(feature)
 
     def report(self) -> dict[str, float]:
         return dict(self._last)
 
     def footprint(self) -> Footprint:
-        trained = [part.leaf for part in self._parts().values()] if self.heads.first_rows else []
+        trained = []
+        if self.heads.first_rows:
+            others = [part.leaf for name, part in self._parts().items() if not name.startswith("head.")]
+            trained = [*self.heads.live_tensors(), *others]
         heads = [table.rows for table in self.heads.tables().values()]
         stored = Amount.of(*self.source.tensors().values(), *heads, *self.working.trained().values())
         return Footprint(Amount.of(*trained), stored, Amount.of(self.sums.rows, self.counts.rows), Amount(0, 0))

@@ -78,7 +78,7 @@ class DualPrompt(Learner):
         self.expert = RowTable((o.e_blocks, 2, heads, o.e_length, depth), device, dtype)
         self.keys = RowTable((backbone.width,), device, dtype)
         self.head = LinearHead(backbone.width, device, dtype)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._last: dict[str, float] = {}
 

@@ -70,7 +70,7 @@ class Finetune(Learner):
         # A step is smaller than bf16 can add to a weight: such weights are trained in the type of the residual stream.
         self.weights = {name: p.detach().to(backbone.dtype) for name, p in self.working.trained().items()}
         self.head = LinearHead(backbone.width, backbone.device, backbone.dtype)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
         self._last: dict[str, float] = {}
 
@@ -115,10 +115,8 @@ class Finetune(Learner):
 
     def _losses(self, logits: Tensor, rows: Tensor) -> dict[str, Tensor]:
         """Loss terms by name; samples of older classes enter L_inter only."""
-        inter, intra = losses.inter_task(logits, rows), logits.new_zeros(())
-        current = rows >= self.clock.first_row
-        if bool(current.any()):
-            intra = losses.intra_task(logits[current], rows[current], self.clock.first_row)
+        first, every = self.clock.first_row, torch.arange(logits.shape[1], device=rows.device)
+        inter, intra = losses.inter_task(logits, rows), losses.intra_task(logits, rows, every >= first, rows >= first)
         return {"inter": inter, "intra": intra, "total": self.options.inter * inter + self.options.intra * intra}
 
     @torch.no_grad()

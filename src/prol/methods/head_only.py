@@ -64,7 +64,7 @@ class HeadOnly(Learner):
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
         self.weight = RowTable((backbone.width,), backbone.device, backbone.dtype)
         self.bias = RowTable((), backbone.device, backbone.dtype)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
         self._last: dict[str, float] = {}
 
@@ -95,10 +95,8 @@ class HeadOnly(Learner):
         every = torch.arange(len(self.classes), device=rows.device)
         parts = {"weight": Part.of_rows(self.weight.rows, every), "bias": Part.of_rows(self.bias.rows, every)}
         logits = F.linear(features, parts["weight"].leaf, parts["bias"].leaf)
-        inter, intra = losses.inter_task(logits, rows), logits.new_zeros(())
-        current = rows >= self.clock.first_row
-        if bool(current.any()):
-            intra = losses.intra_task(logits[current], rows[current], self.clock.first_row)
+        first = self.clock.first_row
+        inter, intra = losses.inter_task(logits, rows), losses.intra_task(logits, rows, every >= first, rows >= first)
         total = o.inter * inter + o.intra * intra
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
         losses.require_finite(total, self.clock.steps, o.lr)

@@ -76,7 +76,7 @@ class L2P(Learner):
         self.prompts = initial((o.pool, o.length, backbone.width), o.init, self.random).to(device, dtype)
         self.keys = initial((o.pool, backbone.width), o.init, self.random).to(device, dtype)
         self.head = LinearHead(backbone.width, device, dtype)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._last: dict[str, float] = {}
 

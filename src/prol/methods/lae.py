@@ -84,7 +84,7 @@ class LAE(Learner):
         self.slow: dict[str, Tensor] = {}
         self.head = LinearHead(vit.width, vit.device, vit.dtype)
         self.seen = RowTable((), vit.device, torch.bool)
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._last: dict[str, float] = {}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import torch
@@ -15,9 +15,11 @@ from prol.learner import Amount, Footprint, Learner, State
 from prol.methods.prol_options import PROLOptions, read_prol_options
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.captured import Captured
 from prol.parts.hard_soft import HardSoft
 from prol.parts.heads import TaskHeads
 from prol.parts.inputs import training_input
+from prol.parts.loss_watch import LossWatch
 from prol.parts.packing import packed, unpacked
 from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource, nearest
 from prol.parts.similarity import cosine_pairs
@@ -70,11 +72,15 @@ class PROL(Learner):
             detach_factor=o.detach_factor,
         )
         self.source = PromptSource(shape, self.random, device, dtype)
-        self.heads = TaskHeads(backbone.width, device, dtype)
-        self.adam = Adam()
-        self.pace = HardSoft(o.threshold, o.t_max, o.hsu)
+        self.heads = TaskHeads(backbone.width, device, dtype, o.thaw_heads)
+        self.adam = Adam(device)
+        self.pace = HardSoft(o.threshold, o.t_max, o.hsu, device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._first = torch.zeros((), dtype=torch.long, device=device)  # the clock's first row, for the device
+        self._take_step = Captured(self._one_step, backbone.acceleration.captured)
+        self._answer = Captured(self._one_answer, backbone.acceleration.captured)
+        self._watch = LossWatch(o.lr)
+        self._last: dict[str, float] | dict[str, Tensor] = {}
 
     # Classes and tasks
 
@@ -100,6 +106,7 @@ class PROL(Learner):
 
     def _start_task(self) -> None:
         self.clock.begin(len(self.classes))
+        self._first.fill_(self.clock.first_row)
         self.adam.reset()
         self.pace.restart()
         if self.options.head == "per_task" or not self.heads.first_rows:
@@ -119,44 +126,73 @@ class PROL(Learner):
         self._step(training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random), rows)
 
     def _step(self, inputs: Tensor, rows: Tensor) -> None:
+        self._watch.poll()
+        self._make_room(len(rows))
+        values = self._take_step(self._layout(), inputs, rows)
+        self._watch.note(values["total"], self.clock.steps)
+        self.clock.steps += 1
+        self._last = values
+
+    def _layout(self) -> tuple[Hashable, ...]:
+        """Where buffers are and which parts take part: what is captured holds for as long as this stays the same."""
+        task = min(self.clock.number, 1), self.clock.first_row > 0
+        return (*task, self.adam.moves, self.source.layout(), self.heads.layout())
+
+    def _make_room(self, samples: int) -> None:
+        """Buffers for the rows that a step may bring into play: inside a captured step none can be made."""
+        touched = torch.zeros(samples, dtype=torch.long, device=self.backbone.device)
+        keys = touched.repeat(3 if self.clock.first_row and self.options.ort else 2)
+        tables = {"keys": (self.source.keys, keys)} if self.options.keys else {}
+        if self.options.keys and self.options.scalers:
+            tables |= {"scaler": (self.source.scaler, touched), "shifter": (self.source.shifter, touched)}
+        for name, (table, rows) in tables.items():
+            self.adam.make_room(name, Part.of_rows(table.buffer, rows))
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        """Losses and rates of one step, which has nothing but operations of fixed shape on the device.
+
+        Where the loss is not finite nothing moves.
+        """
         values, parts = self._losses(inputs, rows)
-        losses.require_finite(values["total"], self.clock.steps, self.options.lr)
+        valid = values["total"].detach().isfinite()
         gradients = part_gradients(values["total"], parts)
         if self.options.clip is not None:
-            gradients = losses.clip_together(gradients, self.options.clip)
-        report = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))  # one wait for the device
-        if bool((rows >= self.clock.first_row).any()):  # old classes alone do not tell how well the task is learnt
-            self.pace.observe(report["ce"])
+            gathered = {name: part.rows for name, part in parts.items() if part.rows is not None and not part.settled}
+            gradients = losses.clip_together(gradients, self.options.clip, gathered)
+        # Samples of old classes alone do not tell how well the task is learnt.
+        self.pace.observe(values["ce"].detach(), counts=(rows >= self._first).any())
         lr, norm_lr = self._rates()
-        self.adam.begin_step()
+        self.adam.begin_step(valid)
+        norms = [name for name in parts if name.startswith("norm.")]
+        self.adam.update_together("norm", [parts[name] for name in norms], [gradients[name] for name in norms], norm_lr)
         for name, part in parts.items():
-            self.adam.update(name, part, gradients[name], norm_lr if name.startswith("norm.") else lr)
+            if name not in norms:
+                self.adam.update(name, part, gradients[name], lr)
         self._clamp()
-        self.pace.advance()
-        self.clock.steps += 1
-        self._last = report | {"lr": lr, "lr_norm": norm_lr}
+        self.pace.advance(valid)
+        return {name: value.detach() for name, value in values.items()} | {"lr": lr, "lr_norm": norm_lr}
 
     def _losses(self, inputs: Tensor, rows: Tensor) -> tuple[dict[str, Tensor], dict[str, Part]]:
         """Loss terms by name, and the trained parts they depend on."""
-        o, first = self.options, self.clock.first_row
-        current = rows >= first  # samples of older classes enter L_inter only
+        o, heads = self.options, self.heads
+        current = rows >= self._first  # samples of older classes enter L_inter only
         tokens, plain, query = self._query(inputs)
         parts = self._whole_parts()
         taken, label_keys, old_keys = self._choose(query, rows, current, parts) if o.keys else (None, None, None)
-        prompted = self._prompted(tokens, query, taken, parts, first)
-        logits = self.heads.logits(prompted, _head(parts))
+        prompted = self._prompted(tokens, query, taken, parts, self._first)
+        columns, own = heads.columns(), heads.column_of(rows)
+        logits = heads.wide_logits(prompted, _head(parts), columns)
 
-        values = {name: logits.new_zeros(()) for name in ("intra", "sim", "ort", "gen")}
-        values["inter"] = losses.inter_task(logits, rows)
-        if bool(current.any()):
-            values["intra"] = losses.intra_task(logits[current], rows[current], first)
-            if o.gen:
-                values["gen"] = losses.generalisation(plain[current], prompted[current], o.gen_raw, o.gen_off_diagonal)
-            if label_keys is not None:
-                values["sim"] = cosine_pairs(query, label_keys)[current].mean()
-            if label_keys is not None and old_keys is not None:
-                old_keys = old_keys.detach() if o.ort_detach_old else old_keys
-                values["ort"] = losses.orthogonality(label_keys[current], old_keys[current], o.ort_raw)
+        values = {name: logits.new_zeros(()) for name in ("sim", "ort", "gen")}
+        values["inter"] = losses.inter_task(logits, own)
+        values["intra"] = losses.intra_task(logits, own, columns >= self._first, current)
+        if o.gen:
+            values["gen"] = losses.generalisation(plain, prompted, o.gen_raw, o.gen_off_diagonal, current)
+        if label_keys is not None:
+            values["sim"] = losses.mean_over(cosine_pairs(query, label_keys), current)
+        if label_keys is not None and old_keys is not None:
+            old_keys = old_keys.detach() if o.ort_detach_old else old_keys
+            values["ort"] = losses.orthogonality(label_keys, old_keys, o.ort_raw, current)
         values["ce"] = o.intra * values["intra"] + o.inter * values["inter"]
         values["total"] = values["ce"] - o.sim * values["sim"] + o.ort * values["ort"] + o.gen * values["gen"]
         return values, parts
@@ -180,26 +216,30 @@ class PROL(Learner):
 
         Adds the rows of keys, scalers and shifters that are touched to `parts`.
         """
-        o, first, source = self.options, self.clock.first_row, self.source
-        every = torch.arange(len(self.classes), device=rows.device)
+        o, first, source = self.options, self._first, self.source
         # Candidates in training are the task's own classes; a sample of an older class may take any, as at test.
         cosines = source.cosines(query)
+        every = torch.arange(cosines.shape[1], device=rows.device)
         near = nearest(cosines, (every >= first) | ~current.unsqueeze(1))
         taken = rows if o.prompt_selection == "label" else near
-        old = nearest(cosines[:, :first]) if first and o.ort else rows[:0]
-        touched, place = torch.unique(torch.cat([taken, rows, old]), return_inverse=True)
-        parts["keys"] = Part.of_rows(source.keys.rows, touched)
-        taken_keys, label_keys, old_keys = torch.split(parts["keys"].leaf[place], [len(rows), len(rows), len(old)])
+        old = nearest(cosines, (every < first).unsqueeze(0)) if self.clock.first_row and o.ort else rows[:0]
+        parts["keys"] = Part.of_rows(source.keys.buffer, torch.cat([taken, rows, old]))
+        taken_keys, label_keys, old_keys = torch.split(parts["keys"].leaf, [len(rows), len(rows), len(old)])
         chosen = Chosen(taken, taken_keys)
         if o.scalers:
-            touched, place = torch.unique(taken - first if o.train_rows == "local" else taken, return_inverse=True)
-            parts["scaler"] = Part.of_rows(source.scaler.rows, touched)
-            parts["shifter"] = Part.of_rows(source.shifter.rows, touched)
-            chosen = Chosen(taken, taken_keys, parts["scaler"].leaf[place], parts["shifter"].leaf[place])
+            touched = taken - first if o.train_rows == "local" else taken
+            parts["scaler"] = Part.of_rows(source.scaler.buffer, touched)
+            parts["shifter"] = Part.of_rows(source.shifter.buffer, touched)
+            chosen = Chosen(taken, taken_keys, parts["scaler"].leaf, parts["shifter"].leaf)
         return chosen, label_keys, old_keys if len(old) else None
 
     def _prompted(
-        self, tokens: Tensor, query: Tensor, chosen: Chosen | None, parts: dict[str, Part], first_candidate: int
+        self,
+        tokens: Tensor,
+        query: Tensor,
+        chosen: Chosen | None,
+        parts: dict[str, Part],
+        first_candidate: int | Tensor,
     ) -> Tensor:
         """The working network's class feature `[B, D]`."""
         if not self.options.generator:
@@ -212,14 +252,16 @@ class PROL(Learner):
 
     def _whole_parts(self) -> dict[str, Part]:
         """Trained parts that every chunk uses: the live head, LayerNorms, and in the first task the generator."""
-        parts = {f"head.{name}": part for name, part in self.heads.trained(self.options.thaw_heads).items()}
-        parts |= {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
+        return {f"head.{name}": part for name, part in self.heads.trained().items()} | self._shared_parts()
+
+    def _shared_parts(self) -> dict[str, Part]:
+        parts = {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
         if self.options.generator and self.clock.number == 0:
             parts["generator.weight"] = Part.whole(self.source.generator.weight)
             parts["generator.bias"] = Part.whole(self.source.generator.bias)
         return parts
 
-    def _rates(self) -> tuple[float, float]:
+    def _rates(self) -> tuple[Tensor, Tensor]:
         """Learning rates in force: of the method's own parameters, and of the backbone's LayerNorms."""
         o = self.options
         base = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
@@ -228,6 +270,7 @@ class PROL(Learner):
         return self.pace.rate(base, o.eta_min), self.pace.rate(base * factor, norm_floor)
 
     def _clamp(self) -> None:
+        """Keeps what was moved where it belongs: scalers and shifters near 1 and 0, the keys' lengths known."""
         tables = (
             (self.source.scaler, "scaler", 1.0, self.options.eps_a),
             (self.source.shifter, "shifter", 0.0, self.options.eps_b),
@@ -235,7 +278,10 @@ class PROL(Learner):
         for table, name, centre, reach in tables:
             rows = self.adam.rows_in_play(name)
             if rows is not None:
-                table.rows[rows] = table.rows[rows].clamp(centre - reach, centre + reach)
+                table.buffer[rows] = table.buffer[rows].clamp(centre - reach, centre + reach)
+        keys = self.adam.rows_in_play("keys")
+        if keys is not None:
+            self.source.renew_lengths(keys)
 
     # Answering, saving, counting
 
@@ -243,8 +289,14 @@ class PROL(Learner):
         return self._query(self._evaluation_input(pixels))[2]
 
     def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
-        features = self._features(self._evaluation_input(pixels), fixed)
-        return self.heads.logits(features, self.heads.trained(self.options.thaw_heads))
+        self._watch.settle()
+        inputs = (self._evaluation_input(pixels),) if fixed is None else (self._evaluation_input(pixels), fixed)
+        logits = self._answer(self._layout(), *inputs)["logits"]
+        return self.heads.in_class_order(logits)
+
+    def _one_answer(self, inputs: Tensor, query: Tensor | None = None) -> dict[str, Tensor]:
+        heads = self.heads
+        return {"logits": heads.wide_logits(self._features(inputs, query), heads.trained(), heads.columns())}
 
     def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
@@ -258,8 +310,8 @@ class PROL(Learner):
         chosen = None
         if self.options.keys:
             rows, source = nearest(self.source.cosines(query)), self.source
-            tables = (source.scaler.rows[rows], source.shifter.rows[rows]) if self.options.scalers else (None, None)
-            chosen = Chosen(rows, source.keys.rows[rows], *tables)
+            tables = (source.scaler.buffer[rows], source.shifter.buffer[rows]) if self.options.scalers else (None, None)
+            chosen = Chosen(rows, source.keys.buffer[rows], *tables)
         return self._prompted(tokens, query, chosen, {}, 0)
 
     def exemptions(self) -> dict[str, str]:
@@ -274,11 +326,14 @@ class PROL(Learner):
         return self.options.preset == "released" or self.options.train_rows == "local"
 
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        if any(isinstance(value, Tensor) for value in self._last.values()):
+            values = torch.stack([torch.as_tensor(value).double() for value in self._last.values()]).tolist()
+            self._last = dict(zip(self._last, values, strict=True))  # one wait for the device, and only when asked
+        return {name: float(value) for name, value in self._last.items()}
 
     def footprint(self) -> Footprint:
         o, first, source = self.options, self.clock.first_row, self.source
-        trained = [part.leaf for part in self._whole_parts().values()] if self.heads.first_rows else []
+        trained = [*self.heads.live_tensors(), *(part.leaf for part in self._shared_parts().values())]
         trained.append(source.keys.rows if o.ort and not o.ort_detach_old else source.keys.rows[first:])
         trained += [source.scaler.rows[first:], source.shifter.rows[first:]]
         heads = [table.rows for table in self.heads.tables().values()]
@@ -299,6 +354,7 @@ class PROL(Learner):
         }
 
     def _state(self) -> State:
+        self._watch.settle()
         moments, adam = self.adam.state()
         tensors = packed(
             source=self.source.tensors(),
@@ -306,8 +362,12 @@ class PROL(Learner):
             norm=self.working.trained(),
             adam=moments,
         )
-        pace = {"soft": self.pace.soft, "soft_steps": self.pace.soft_steps}
-        meta = {"adam": adam, "pace": pace, "clock": asdict(self.clock), "first_rows": list(self.heads.first_rows)}
+        meta = {
+            "adam": adam,
+            "pace": self.pace.state(),
+            "clock": asdict(self.clock),
+            "first_rows": list(self.heads.first_rows),
+        }
         return tensors, meta | {"last": self.report()}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -317,8 +377,9 @@ class PROL(Learner):
             for name, tensor in unpacked("norm", tensors).items():
                 self.working.trained()[name].copy_(tensor)
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
-        self.pace = replace(self.pace, **meta["pace"])
+        self.pace.load_state(meta["pace"])
         self.clock = TaskClock(**meta["clock"])
+        self._first.fill_(self.clock.first_row)
         self._last = dict(meta["last"])
 
 

@@ -31,7 +31,7 @@ class FirstTask:
             "weight": RowTable((backbone.width,), backbone.device, backbone.dtype),
             "bias": RowTable((), backbone.device, backbone.dtype),
         }
-        self.adam = Adam()
+        self.adam = Adam(backbone.device)
 
     def add_classes(self, count: int) -> None:
         if not self.over:

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 
-@dataclass
 class HardSoft:
     """Each task starts hard. Once the cross entropy of a chunk falls below `threshold` it turns soft until `restart`.
 
     With m steps taken in soft mode a rate is eta_min + (base - eta_min) (1 + cos(pi m / t_max)) / 2, which is periodic.
+    Mode and count live on the device: deciding costs no wait for it, and `soft` and `soft_steps` are read when asked.
     """
 
-    threshold: float
-    t_max: int
-    enabled: bool = True
-    soft: bool = False
-    soft_steps: int = 0
+    def __init__(self, threshold: float, t_max: int, enabled: bool = True, device: torch.device | None = None) -> None:
+        self.threshold, self.t_max, self.enabled = threshold, t_max, enabled
+        self._soft = torch.zeros((), dtype=torch.bool, device=device)
+        self._soft_steps = torch.zeros((), dtype=torch.float64, device=device)
+
+    @property
+    def soft(self) -> bool:
+        return bool(self._soft)
+
+    @property
+    def soft_steps(self) -> int:
+        return int(self._soft_steps)
 
     def restart(self) -> None:
-        self.soft, self.soft_steps = False, 0
+        self._soft.zero_()
+        self._soft_steps.zero_()
 
-    def observe(self, cross_entropy: float) -> None:
-        """To be told after the forward pass of each step."""
-        if self.enabled and cross_entropy < self.threshold:
-            self.soft = True
+    def observe(self, cross_entropy: float | Tensor, counts: bool | Tensor = True) -> None:
+        """To be told after the forward pass of each step, and whether that step says how well the task is learnt."""
+        if self.enabled:
+            low = torch.as_tensor(cross_entropy < self.threshold, device=self._soft.device)
+            self._soft |= low & torch.as_tensor(counts, device=self._soft.device)
 
-    def rate(self, base: float, eta_min: float) -> float:
-        """The rate in force for the present step."""
-        if not self.soft:
-            return base
-        return eta_min + (base - eta_min) * (1 + math.cos(math.pi * self.soft_steps / self.t_max)) / 2
+    def rate(self, base: float, eta_min: float) -> Tensor:
+        """The rate in force for the present step, a float64 scalar."""
+        cosine = eta_min + (base - eta_min) * (1 + torch.cos(math.pi * self._soft_steps / self.t_max)) / 2
+        return torch.where(self._soft, cosine, base)
 
-    def advance(self) -> None:
-        """To be told after each optimiser step."""
-        if self.soft:
-            self.soft_steps += 1
+    def advance(self, valid: bool | Tensor = True) -> None:
+        """To be told after each optimiser step, and whether it was taken."""
+        self._soft_steps += self._soft & valid
+
+    def state(self) -> dict[str, bool | int]:
+        return {"soft": self.soft, "soft_steps": self.soft_steps}
+
+    def load_state(self, state: dict[str, bool | int]) -> None:
+        self._soft.fill_(state["soft"])
+        self._soft_steps.fill_(state["soft_steps"])

@@ -10,6 +10,7 @@ from prol.parts.adam import Part
 from prol.parts.rows import RowTable
 
 NORM_EPSILON = 1e-5
+ROOM, LIVE_ROOM = 64, 16
 
 
 def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,74 +22,143 @@ def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Te
 
 
 class TaskHeads:
-    """Logits of all heads, concatenated in class order. The head of the last task is the one being trained.
+    """The heads of all tasks; that of the last one is trained, or all of them with `all_live`.
 
-    `weight` `[C, D]` and `bias` `[C]` hold one row a class, `scale` and `shift` `[T, D]` one LayerNorm a task.
+    `weight` `[C, D]` and `bias` `[C]` hold one row a class, `scale` and `shift` `[T, D]` one LayerNorm a task. Live
+    rows are a window of fixed length from `live_first` on, which grows by doubling; what lies behind the classes is
+    masked.
     """
 
-    def __init__(self, width: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.width = width
-        self.weight = RowTable((width,), device, dtype)
-        self.bias = RowTable((), device, dtype)
-        self.scale = RowTable((width,), device, dtype)
-        self.shift = RowTable((width,), device, dtype)
+    def __init__(self, width: int, device: torch.device, dtype: torch.dtype, all_live: bool = False) -> None:
+        self.width, self.all_live = width, all_live
+        self.weight = RowTable((width,), device, dtype, ROOM)
+        self.bias = RowTable((), device, dtype, ROOM)
+        self.scale = RowTable((width,), device, dtype, LIVE_ROOM)
+        self.shift = RowTable((width,), device, dtype, LIVE_ROOM)
         self.first_rows: list[int] = []
-        self._folded_weight = RowTable((width,), device, dtype)
-        self._folded_bias = RowTable((), device, dtype)
+        self._folded_weight = RowTable((width,), device, dtype, ROOM)
+        self._folded_bias = RowTable((), device, dtype, ROOM)
+        # Where the window stands, on the device: moving it there leaves what was captured valid.
+        self._live_first = torch.zeros((), dtype=torch.long, device=device)
+        self._count = torch.zeros((), dtype=torch.long, device=device)
+        self._offsets = torch.arange(LIVE_ROOM, device=device)
+        self._live_task = torch.zeros(1, dtype=torch.long, device=device)
+        self._task_of = RowTable((), device, torch.long, ROOM)
+
+    # Growth
 
     def begin_head(self) -> None:
         """Freezes the current head and begins an empty one."""
-        if self.first_rows:
+        if self.first_rows and not self.all_live:
             self._fold_rows(len(self.first_rows) - 1)
         self.first_rows.append(self.weight.count)
         self.scale.append(torch.ones(1, self.width))
         self.shift.append(torch.zeros(1, self.width))
+        self._place_window()
 
     def append(self, classes: int, random: torch.Generator) -> None:
         """Adds rows to the current head: weights normal with deviation 0.02, biases zero."""
         self.weight.append(torch.empty(classes, self.width).normal_(0, 0.02, generator=random))
         self.bias.append(torch.zeros(classes))
+        self._task_of.append(torch.full((classes,), len(self.first_rows) - 1))
+        self._place_window()
 
-    def trained(self, all_heads: bool = False) -> dict[str, Part]:
-        """The current head's tensors, or those of all heads, as parts to train."""
-        device = self.weight.rows.device
-        first_class, first_task = (0, 0) if all_heads else (self.first_rows[-1], len(self.first_rows) - 1)
-        classes = torch.arange(first_class, self.weight.count, device=device)
-        tasks = torch.arange(first_task, self.scale.count, device=device)
+    def _place_window(self) -> None:
+        live_first = 0 if self.all_live else self.first_rows[-1]
+        length = LIVE_ROOM
+        while length < self.weight.count - live_first:
+            length *= 2
+        if length != len(self._offsets):
+            self._offsets = torch.arange(length, device=self._offsets.device)
+        self._live_first.fill_(live_first)
+        self._count.fill_(self.weight.count)
+        self._live_task.fill_(len(self.first_rows) - 1)
+
+    def layout(self) -> tuple[int, ...]:
+        """Changes whenever a buffer moves or another shape is computed: what was captured before is of no use then."""
+        tables = (*self.tables().values(), self._folded_weight, self._task_of)
+        return (*(table.moves for table in tables), len(self._offsets), self._frozen())
+
+    def _frozen(self) -> bool:
+        return self._folded_weight.count > 0
+
+    # Answers
+
+    def trained(self) -> dict[str, Part]:
+        """The live heads' tensors as parts to train."""
+        rows = self._window()
+        tasks = torch.arange(len(self.scale.buffer), device=rows.device) if self.all_live else self._live_task
         return {
-            name: Part.of_rows(table.rows, tasks if name in ("scale", "shift") else classes)
+            name: Part.of_rows(table.buffer, tasks if name in ("scale", "shift") else rows, settled=True)
             for name, table in self.tables().items()
         }
 
-    def tables(self) -> dict[str, RowTable]:
-        return {"weight": self.weight, "bias": self.bias, "scale": self.scale, "shift": self.shift}
+    def _window(self) -> Tensor:
+        """Rows of the live window `[L]`, -1 behind the last class."""
+        rows = self._live_first + self._offsets
+        return torch.where(rows < self._count, rows, -1)
 
-    def logits(self, features: Tensor, live: dict[str, Part]) -> Tensor:
-        """`[B, C]` from features `[B, D]`; heads that are not `live` answer through their folded form."""
+    def columns(self) -> Tensor:
+        """The class row of each column of `wide_logits` `[K]`, -1 for columns without a class."""
+        live = self._window()
+        if not self._frozen():
+            return live
+        old = torch.arange(len(self._folded_bias.buffer), device=live.device)
+        return torch.cat([torch.where(old < self._live_first, old, -1), live])
+
+    def column_of(self, rows: Tensor) -> Tensor:
+        """The column of each class row `[B]`."""
+        if not self._frozen():
+            return rows - self._live_first
+        return torch.where(rows < self._live_first, rows, len(self._folded_bias.buffer) + rows - self._live_first)
+
+    def wide_logits(self, features: Tensor, live: dict[str, Part], columns: Tensor) -> Tensor:
+        """`[B, K]` from features `[B, D]`, -inf in `columns` without a class; frozen heads answer in folded form."""
         normed = F.layer_norm(features, (self.width,), eps=NORM_EPSILON)
         weight, bias, scale, shift = (live[name].leaf for name in ("weight", "bias", "scale", "shift"))
-        if len(scale) > 1:
-            task = self._task_of_rows(scale.device)
+        if self.all_live:
+            task = self._task_of.buffer[self._window().clamp(min=0)]
             scale, shift = scale[task], shift[task]
         answers = F.linear(normed, *fold(weight, bias, scale, shift))
-        if len(weight) == self.weight.count:
-            return answers
-        return torch.cat([F.linear(normed, self._folded_weight.rows, self._folded_bias.rows), answers], dim=1)
+        if self._frozen():
+            old = F.linear(normed, self._folded_weight.buffer, self._folded_bias.buffer)
+            answers = torch.cat([old, answers], dim=1)
+        return answers.masked_fill(columns < 0, -torch.inf)
+
+    def logits(self, features: Tensor, live: dict[str, Part] | None = None) -> Tensor:
+        """`[B, C]` in class order, from features `[B, D]`."""
+        return self.in_class_order(self.wide_logits(features, live or self.trained(), self.columns()))
+
+    def in_class_order(self, wide: Tensor) -> Tensor:
+        """`[B, C]` from `[B, K]`, without columns that have no class."""
+        return wide[:, self.column_of(torch.arange(self.weight.count, device=wide.device))]
+
+    # Saving
+
+    def live_tensors(self) -> list[Tensor]:
+        """What is trained now, without what the window has beyond it."""
+        if not self.first_rows:
+            return []
+        first, task = (0, 0) if self.all_live else (self.first_rows[-1], len(self.first_rows) - 1)
+        return [self.weight.rows[first:], self.bias.rows[first:], self.scale.rows[task:], self.shift.rows[task:]]
+
+    def tables(self) -> dict[str, RowTable]:
+        return {"weight": self.weight, "bias": self.bias, "scale": self.scale, "shift": self.shift}
 
     def load(self, tensors: dict[str, Tensor], first_rows: list[int]) -> None:
         """Takes over saved tables, and folds the frozen heads anew."""
         for name, table in self.tables().items():
             table.replace(tensors[name])
         self.first_rows = list(first_rows)
-        self._folded_weight.count = self._folded_bias.count = 0
-        for task in range(len(first_rows) - 1):
-            self._fold_rows(task)
-
-    def _task_of_rows(self, device: torch.device) -> Tensor:
-        """Which head each class row belongs to, `[C]`."""
-        ends = [*self.first_rows[1:], self.weight.count]
+        ends = [*self.first_rows[1:], self.weight.count][: len(self.first_rows)]
         sizes = [end - first for first, end in zip(self.first_rows, ends, strict=True)]
-        return torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)).to(device)
+        self._task_of.replace(torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long)))
+        for table in (self._folded_weight, self._folded_bias):
+            table.replace(table.rows[:0])
+        for task in range(0 if self.all_live else len(first_rows) - 1):
+            self._fold_rows(task)
+        if self.first_rows:
+            self._place_window()
 
     def _fold_rows(self, task: int) -> None:
         ends = [*self.first_rows[1:], self.weight.count]

@@ -12,7 +12,9 @@ from torch import Tensor
 from prol.backbones import Prefix
 from prol.parts import prompts
 from prol.parts.rows import RowTable
-from prol.parts.similarity import cosine_pairs, cosine_to_all, shared_first_hit_factor
+from prol.parts.similarity import cosine_pairs, cosine_to_all, inverse_length, shared_first_hit_factor
+
+ROOM = 64
 
 Factor = Literal["per_sample", "released", "one", "zero"]
 
@@ -68,9 +70,12 @@ class PromptSource:
         kernels = (shape.blocks * shape.generator, 2, shape.heads)
         weight, bias = _uniform((*kernels, 3), bound, random), _uniform(kernels, bound, random)
         self.generator = Generator(weight.to(device, dtype), bias[: len(bias) * shape.bias].to(device, dtype))
-        self.keys = RowTable((shape.width * shape.keys,), device, dtype)
-        self.scaler = RowTable((2, shape.length * shape.scalers), device, dtype)
-        self.shifter = RowTable((2, shape.length * shape.scalers), device, dtype)
+        self.keys = RowTable((shape.width * shape.keys,), device, dtype, ROOM)
+        self.scaler = RowTable((2, shape.length * shape.scalers), device, dtype, ROOM)
+        self.shifter = RowTable((2, shape.length * shape.scalers), device, dtype, ROOM)
+        self._lengths = RowTable((1,), device, dtype, ROOM)  # inverse ones, of keys that are rarely moved
+        self._count = torch.zeros((), dtype=torch.long, device=device)
+        self._loads = 0
 
     def add_classes(self, count: int, random: torch.Generator) -> None:
         """New rows: keys uniform in (-1, 1), scalers 1, shifters 0."""
@@ -78,13 +83,28 @@ class PromptSource:
         self.keys.append(_uniform((count, shape.width * shape.keys), 1.0, random))
         self.scaler.append(torch.ones(count, 2, shape.length * shape.scalers))
         self.shifter.append(torch.zeros(count, 2, shape.length * shape.scalers))
+        self._lengths.append(inverse_length(self.keys.rows[-count:]))
+        self._count.fill_(self.keys.count)
+
+    def renew_lengths(self, rows: Tensor | None = None) -> None:
+        """To be called when keys were moved, all or those of some rows `[R]`."""
+        if rows is None:
+            self._lengths.replace(inverse_length(self.keys.rows))
+        else:
+            self._lengths.buffer[rows] = inverse_length(self.keys.buffer[rows])
+
+    def layout(self) -> tuple[int, ...]:
+        """Changes whenever a buffer moves: what was captured before is of no use then."""
+        return (self.keys.moves, self.scaler.moves, self.shifter.moves, self._lengths.moves, self._loads)
 
     def cosines(self, query: Tensor) -> Tensor:
-        """Cosine of every query to every key, `[B, C]`."""
-        return cosine_to_all(query, self.keys.rows)
+        """Cosine of every query to every key, `[B, room]`, -inf where there is no class."""
+        rows = torch.arange(len(self.keys.buffer), device=query.device)
+        cosines = cosine_to_all(query, self.keys.buffer, self._lengths.buffer)
+        return cosines.masked_fill(rows >= self._count, -torch.inf)
 
     def prefixes(
-        self, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int = 0
+        self, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int | Tensor = 0
     ) -> dict[int, Prefix]:
         """Keys and values to put before those of each prompted block."""
         shape = self.shape
@@ -97,7 +117,7 @@ class PromptSource:
         prefix = prompts.assemble(generated, factor, scaler, shifter, shape.length, shape.layer_sum)
         return {i: (prefix[:, i, 0], prefix[:, i, 1]) for i in range(shape.blocks)}
 
-    def _factor(self, query: Tensor, chosen: Chosen | None, first_candidate: int) -> Tensor:
+    def _factor(self, query: Tensor, chosen: Chosen | None, first_candidate: int | Tensor) -> Tensor:
         """How strongly each sample's prompt acts, `[B]`."""
         if self.shape.factor == "zero":
             return query.new_zeros(len(query))
@@ -119,10 +139,13 @@ class PromptSource:
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        weight, bias = (tensors[f"generator.{name}"].to(self.keys.rows) for name in ("weight", "bias"))
+        weight, bias = (tensors[f"generator.{name}"].to(self.keys.buffer) for name in ("weight", "bias"))
         self.generator = Generator(weight, bias)
+        self._loads += 1
         for name, table in (("keys", self.keys), ("scaler", self.scaler), ("shifter", self.shifter)):
             table.replace(tensors[name])
+        self.renew_lengths()
+        self._count.fill_(self.keys.count)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, random: torch.Generator) -> Tensor:

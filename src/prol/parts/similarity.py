@@ -6,14 +6,23 @@ import torch
 from torch import Tensor
 
 
+def inverse_length(x: Tensor) -> Tensor:
+    """What rows of `[..., D]` are multiplied by to be at length one, `[..., 1]`."""
+    return torch.rsqrt(x.square().sum(-1, keepdim=True).clamp(min=1e-12))
+
+
 def unit(x: Tensor) -> Tensor:
     """Rows of `[..., D]` at length one; a row of zeros stays zero."""
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True).clamp(min=1e-12))
+    return x * inverse_length(x)
 
 
-def cosine_to_all(features: Tensor, keys: Tensor) -> Tensor:
-    """Cosine of every feature `[B, D]` to every key `[C, D]`: `[B, C]`."""
-    return unit(features) @ unit(keys).T
+def cosine_to_all(features: Tensor, keys: Tensor, inverse_lengths: Tensor | None = None) -> Tensor:
+    """Cosine of every feature `[B, D]` to every key `[C, D]`: `[B, C]`.
+
+    With the keys' own `inverse_lengths` `[C, 1]` at hand this is one product, whatever their number.
+    """
+    scale = inverse_length(keys) if inverse_lengths is None else inverse_lengths
+    return unit(features) @ keys.T * scale.T
 
 
 def cosine_pairs(a: Tensor, b: Tensor) -> Tensor:
@@ -27,8 +36,7 @@ def shared_first_hit_factor(cosine: Tensor, hits: Tensor) -> Tensor:
     Its value is the cosine of the last sample in `hits` (those whose nearest key is candidate number 0), or zero
     without any; its gradient reaches the cosine of every hit in full.
     """
-    if not bool(hits.any()):
-        return torch.zeros_like(cosine)
-    chosen = cosine[hits]
-    shared = chosen.sum() + (chosen[-1] - chosen.sum()).detach()
+    last = torch.where(hits, torch.arange(len(hits), device=hits.device), -1).amax()
+    total = (cosine * hits).sum()
+    shared = total + (cosine[last.clamp(min=0)] * (last >= 0) - total).detach()
     return shared.expand_as(cosine)

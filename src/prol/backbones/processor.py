@@ -1,0 +1,35 @@
+"""What this processor can do: found out in a process of its own, since some die of what they announce."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+
+_TRIAL = """
+import torch
+import torch.nn.functional as F
+x = torch.randn(650, 192).bfloat16().requires_grad_()
+layer = torch.nn.Linear(192, 768).bfloat16()
+out = layer(x)
+out.float().square().sum().backward()
+heads = torch.randn(2, 3, 65, 64).bfloat16()
+F.scaled_dot_product_attention(heads, heads, heads)
+F.conv2d(torch.randn(2, 3, 64, 64).bfloat16(), torch.randn(192, 3, 8, 8).bfloat16(), stride=8)
+exact = F.linear(x.float(), layer.weight.float(), layer.bias.float())
+raise SystemExit(0 if (out.float() - exact).abs().max() < 0.1 else 3)
+"""
+
+
+@cache
+def bf16_trial() -> int:
+    """How a small bf16 product ended in another process: 0 if well, minus the signal's number if that killed it."""
+    return subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, check=False).returncode
+
+
+def require_bf16_processor() -> None:
+    """Refuses bf16 on a processor that dies of it or gets it wrong."""
+    ended = bf16_trial()
+    if ended:
+        how = f"ended with signal {-ended}" if ended < 0 else "failed"
+        raise ValueError(f"precision bf16 does not work on this processor: a trial product {how}; use float32")

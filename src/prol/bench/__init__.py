@@ -1,0 +1,1 @@
+"""How fast learning and answering are: on this machine, for any method, backbone and precision."""

@@ -1,0 +1,98 @@
+"""Steps that a GPU replays as one graph: no launches one by one, and no waiting for the host."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., dict[str, Tensor]]
+Shapes = tuple[tuple[torch.Size, torch.dtype], ...]
+
+EAGER_RUNS = 3
+"""How often a function is run as it is before it is recorded: libraries choose their kernels then."""
+MOST_GRAPHS = 4
+
+
+@dataclass
+class _Recording:
+    runs: int = 0
+    graph: torch.cuda.CUDAGraph | None = None
+    inputs: tuple[Tensor, ...] = ()
+    outputs: dict[str, Tensor] | None = None
+
+
+class Captured:
+    """Calls a function that works on tensors of fixed shape, changes others in place, and never reads the device.
+
+    On a GPU each combination of input shapes is run as it is a few times, then recorded, and replayed from then on.
+    `layout` says where the buffers are that the function works on: when it changes, all recordings are dropped. On
+    other devices, and where recording fails, the function is simply called.
+
+    Outputs of a replay are overwritten by the next one of the same shapes.
+    """
+
+    def __init__(self, function: Function, enabled: bool) -> None:
+        self.function, self.enabled = function, enabled
+        self._layout: Hashable = None
+        self._recordings: dict[Shapes, _Recording] = {}
+        self._stream: torch.cuda.Stream | None = None
+        self._memory: Any = None
+
+    def __call__(self, layout: Hashable, *inputs: Tensor) -> dict[str, Tensor]:
+        if not self.enabled or not inputs[0].is_cuda:
+            return self.function(*inputs)
+        if layout != self._layout:
+            self._layout = layout
+            self._recordings.clear()
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
+        recording = self._recordings.setdefault(shapes, _Recording())
+        if recording.graph is None:
+            if recording.runs < EAGER_RUNS or not self._may_record():
+                recording.runs += 1
+                return self._run_aside(inputs)
+            try:
+                self._record(recording, inputs)
+            except RuntimeError as error:
+                self.enabled = False
+                self._recordings.clear()
+                warnings.warn(f"steps cannot be captured as a graph and run one by one: {error}", stacklevel=2)
+                return self.function(*inputs)
+        assert recording.graph is not None
+        assert recording.outputs is not None
+        for kept, given in zip(recording.inputs, inputs, strict=True):
+            kept.copy_(given, non_blocking=True)
+        recording.graph.replay()
+        return recording.outputs
+
+    def _may_record(self) -> bool:
+        """Rare shapes must not push out each other's recordings all the time."""
+        return sum(recording.graph is not None for recording in self._recordings.values()) < MOST_GRAPHS
+
+    def _run_aside(self, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """On the stream that will record: what autograd and the libraries set up there is then set up."""
+        here = torch.cuda.current_stream(inputs[0].device)
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(inputs[0].device)  # type: ignore[no-untyped-call]
+        self._stream.wait_stream(here)
+        with torch.cuda.stream(self._stream):
+            outputs = self.function(*inputs)
+        here.wait_stream(self._stream)
+        for tensor in (*inputs, *outputs.values()):
+            tensor.record_stream(here)
+        return outputs
+
+    def _record(self, recording: _Recording, inputs: tuple[Tensor, ...]) -> None:
+        torch.cuda.synchronize(inputs[0].device)
+        if self._memory is None:
+            self._memory = torch.cuda.graph_pool_handle()
+        recording.inputs = tuple(tensor.clone() for tensor in inputs)
+        graph = torch.cuda.CUDAGraph()
+        # Graphs of one learner never run at the same time, so they may share their memory.
+        with torch.cuda.graph(graph, pool=self._memory, stream=self._stream):
+            recording.outputs = self.function(*recording.inputs)
+        recording.graph = graph

@@ -1,0 +1,63 @@
+"""Tells of losses that were not finite, on a GPU without waiting for each step."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LAG = 2
+"""Steps that may be under way while the host prepares the next one."""
+
+
+@dataclass
+class _Noted:
+    value: Tensor
+    ready: torch.cuda.Event
+    step: int
+
+
+class LossWatch:
+    """Is told the loss of each step; raises where one was not finite.
+
+    The step itself must have changed nothing then. On a CPU that is told at once. On a GPU losses are copied to the
+    host behind the steps and looked at `LAG` steps later, or when `settle` is called.
+    """
+
+    def __init__(self, lr: float) -> None:
+        self.lr = lr
+        self._under_way: deque[_Noted] = deque()
+
+    def note(self, loss: Tensor, step: int) -> None:
+        if not loss.is_cuda:
+            _require_finite(float(loss), step, self.lr)
+            return
+        value = torch.empty((), dtype=loss.dtype, pin_memory=True)
+        value.copy_(loss, non_blocking=True)
+        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        ready.record(torch.cuda.current_stream(loss.device))
+        self._under_way.append(_Noted(value, ready, step))
+
+    def poll(self) -> None:
+        """To be called before each step."""
+        while len(self._under_way) >= LAG:
+            self._look()
+
+    def settle(self) -> None:
+        """To be called before anything is read from the learner."""
+        while self._under_way:
+            self._look()
+
+    def _look(self) -> None:
+        noted = self._under_way.popleft()
+        noted.ready.synchronize()
+        _require_finite(float(noted.value), noted.step, self.lr)
+
+
+def _require_finite(loss: float, step: int, lr: float) -> None:
+    if loss - loss != 0:  # infinity and NaN
+        raise ValueError(
+            f"the loss is not finite at step {step} of this task; nothing was learnt from it: lower lr={lr}"
+        )

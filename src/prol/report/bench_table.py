@@ -1,0 +1,137 @@
+"""Measurements of speed as tables, made from what `prol bench --out` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+Content = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+
+def bench_tables(content: Content) -> Group:
+    """What was measured and on what, the rows, and what failed."""
+    titles, cells = _TABLES[content["bench"]]
+    table = Table(box=SIMPLE)
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="left" if number == 0 else "right")
+    for row in content["rows"]:
+        if "error" not in row:
+            table.add_row(*cells(row))
+    parts: list[RenderableType] = [headline(content), table, *_notes(content)]
+    for row in content["rows"]:
+        parts += [f"warned: {_named(row)}: {text}" for part in _timed(row) for text in part.get("warnings", [])]
+    parts += [f"failed: {line(row)}" for row in content["rows"] if "error" in row]
+    return Group(*parts)
+
+
+def headline(content: Content) -> str:
+    """What was measured, on what machine, in one line."""
+    machine, settings = content["machine"], content["settings"]
+    threads = f"{machine['threads']} thread{'' if machine['threads'] == 1 else 's'}"
+    place = machine["device"] if machine["device"] != "cpu" else f"{machine['processor']}, {threads}"
+    known = [settings[name] for name in ("backbone", "precision") if name in settings]
+    known += [
+        f"{name} {settings[name]}" for name in ("chunk", "classes", "workers") if isinstance(settings.get(name), int)
+    ]
+    about = ", ".join([" ".join(settings.get("methods", [])), *known]).strip(", ")
+    return f"{content['bench']}: {about + '; ' if about else ''}{place}, torch {content['versions']['torch']}"
+
+
+def line(row: Row) -> str:
+    """A row in one line, as it comes in."""
+    name = _named(row)
+    if "error" in row:
+        return f"{name}: {row['error']}"
+    if "images_per_second" in row:
+        return f"{name}: {rate(row['images_per_second'])} images/s"
+    return f"{name}: {milliseconds(row['train' if 'train' in row else 'median'])} ms"
+
+
+def _named(row: Row) -> str:
+    return " ".join(str(row[key]) for key in ("method", "rung", "what", "classes", "images") if key in row)
+
+
+def _timed(row: Row) -> list[Row]:
+    """The timed parts of a row: itself, or its step and its prediction."""
+    return [row[what] for what in ("train", "predict") if what in row] or [row]
+
+
+def rate(number: float) -> str:
+    """Images a second, three digits at least."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}"
+
+
+def milliseconds(seconds: float | Row) -> str:
+    """A time, or the median of a timed row."""
+    value = 1000 * (seconds if isinstance(seconds, int | float) else seconds["median"])
+    return f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _range(row: Row) -> str:
+    return f"{milliseconds(row['low'])} to {milliseconds(row['high'])}"
+
+
+def _speed(row: Row) -> list[str]:
+    share = row.get("share_of_peak")
+    return [
+        row["method"],
+        row["what"],
+        str(row["images"]),
+        rate(row["images_per_second"]),
+        milliseconds(row),
+        _range(row),
+        "" if share is None else f"{100 * share:.1f}",
+    ]
+
+
+def _ladder(row: Row) -> list[str]:
+    times = f"{row['ratio']:.2f}"
+    return [row["rung"], rate(row["images_per_second"]), milliseconds(row), _range(row), times]
+
+
+def _growth(row: Row) -> list[str]:
+    train, predict = row["train"], row["predict"]
+    ratios = [f"{row[name]:.2f}" if name in row else "" for name in ("train_ratio", "predict_ratio")]
+    memory = f"{row['memory_bytes'] / 2**30:.2f}"
+    return [f"{row['classes']:,}", milliseconds(train), ratios[0], milliseconds(predict), ratios[1], memory]
+
+
+def _files(row: Row) -> list[str]:
+    return [row["what"], str(row["images"]), rate(row["images_per_second"]), milliseconds(row), _range(row)]
+
+
+def _peak(row: Row) -> list[str]:
+    if "flop_per_second" in row:
+        return [row["what"], f"{row['flop_per_second'] / 1e12:,.2f} TFLOP/s", milliseconds(row), _range(row)]
+    return [row["what"], f"{row['bytes_per_second'] / 1e9:,.1f} GB/s", milliseconds(row), _range(row)]
+
+
+_TIME = ("ms", "ms, lowest to highest")
+_TABLES: Mapping[str, tuple[Sequence[str], Callable[[Row], list[str]]]] = {
+    "speed": (("method", "what", "images", "images/s", *_TIME, "% of matrix peak"), _speed),
+    "ladder": (("way", "images/s", *_TIME, "times the first"), _ladder),
+    "growth": (("classes", "step, ms", "ratio", "prediction, ms", "ratio", "most memory, GiB"), _growth),
+    "files": (("what", "images", "images/s", *_TIME), _files),
+    "peak": (("what", "rate", *_TIME), _peak),
+}
+
+
+def _notes(content: Content) -> list[str]:
+    """What must be known to read the table."""
+    rows = [row for row in content["rows"] if "error" not in row]
+    if content["bench"] == "growth" and rows:
+        return [f"Ratios are against 100 classes, or the first row. Memory: {rows[0]['memory']}."]
+    if content["bench"] == "ladder" and content.get("times_bare") is not None:
+        return [f"The last way takes {content['times_bare']:.2f} times as long as the bare passes."]
+    if content["bench"] == "files" and rows:
+        share = 100 * content["share_of_limit"]
+        return [f"The limit is {content['limit']}; both together reach {share:.0f} % of it."]
+    if content["bench"] == "speed" and "peak" in content:
+        peak = content["peak"]
+        return [f"Matrix peak, measured: {peak['flop_per_second'] / 1e12:,.2f} TFLOP/s ({peak['what']})."]
+    return []

@@ -1,0 +1,91 @@
+"""Steps captured as graphs do what steps one by one do. Needs a GPU: `make test-gpu`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import prol
+from prol.backbones import ViT, open_backbone
+from prol.backbones.acceleration import Acceleration
+from prol.methods.prol import PROL
+
+pytestmark = pytest.mark.gpu
+
+Chunk = tuple[Any, list[int]]
+
+
+def backbone(captured: bool, compiled: bool = False, precision: str = "float32") -> ViT:
+    opened = open_backbone("builtin", device="cuda", precision=precision)
+    opened.acceleration = Acceleration(compiled=compiled, captured=captured)
+    return opened
+
+
+def learner(captured: bool, compiled: bool = False, precision: str = "float32", **options: Any) -> PROL:
+    made = prol.create("prol", backbone(captured, compiled, precision), chunk=10, **options)
+    assert isinstance(made, PROL)
+    return made
+
+
+def chunks(count: int, classes: list[int], seed: int, size: int = 10) -> Iterator[Chunk]:
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        labels = random.choice(classes, size)
+        noise = random.integers(0, 60, (size, 32, 32, 3))
+        yield (noise + 2 * labels[:, None, None, None] % 190).astype(np.uint8), labels.tolist()
+
+
+def teach(one: PROL) -> list[dict[str, float]]:
+    """Two tasks announced, a chunk of another size, then classes that nobody announced: 40 of them make rows move."""
+    reports = []
+    for task, classes in enumerate((list(range(10)), list(range(10, 20)), list(range(20, 90)))):
+        if task < 2:
+            one.boundary(classes)
+        for images, labels in [
+            *chunks(8, classes, task),
+            *chunks(1, classes, 50 + task, size=7),
+            *chunks(8, classes, 90),
+        ]:
+            one.learn(images, labels)
+            reports.append(one.report())
+    return reports
+
+
+@pytest.mark.parametrize("options", [{}, {"tune_norms": False}, {"head": "single"}, {"clip": 1.0}], ids=str)
+def test_captured_steps_are_those_one_by_one(options: dict[str, Any]) -> None:
+    eager, captured = learner(False, **options), learner(True, **options)
+    for one, other in zip(teach(eager), teach(captured), strict=True):
+        assert other == pytest.approx(one, rel=1e-3, abs=1e-4)
+    images = next(chunks(1, list(range(90)), 7, size=50))[0]
+    torch.testing.assert_close(captured.predict(images), eager.predict(images), rtol=1e-2, atol=1e-2)
+    assert captured._take_step.enabled
+    assert any(recording.graph is not None for recording in captured._take_step._recordings.values())
+
+
+def test_compiled_blocks_compute_the_same() -> None:
+    plain, fast = learner(False, precision="bf16"), learner(True, compiled=True, precision="bf16")
+    for one, other in zip(teach(plain)[:20], teach(fast)[:20], strict=True):
+        assert other["total"] == pytest.approx(one["total"], rel=0.05)
+
+
+def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:
+    one = learner(True)
+    one.boundary([0, 1])
+    for images, labels in chunks(6, [0, 1], 0):
+        one.learn(images, labels)
+    before = one.state()[0]
+    with torch.no_grad():
+        kept = one.heads.bias.rows.clone()
+        one.heads.bias.rows.fill_(torch.nan)
+    images, labels = next(chunks(1, [0, 1], 1))
+    one.learn(images, labels)
+    with torch.no_grad():
+        one.heads.bias.rows.copy_(kept)
+    with pytest.raises(ValueError, match="not finite"):
+        one.state()
+    after = one.state()[0]
+    assert all(torch.equal(before[name], after[name]) for name in before if name != "random")

@@ -1,0 +1,66 @@
+"""Places for rows in play: one a row, in the order they come, in buffers that grow seldom."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prol.parts.rows_in_play import LEAST, RowsInPlay
+
+LENGTH = 300
+chunks = st.lists(st.lists(st.integers(0, LENGTH - 1), max_size=40), max_size=12)
+
+
+def fresh() -> RowsInPlay:
+    return RowsInPlay(torch.device("cpu"))
+
+
+@given(chunks=chunks)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_each_row_has_one_place_whatever_comes_twice(chunks: list[list[int]]) -> None:
+    in_play, known = fresh(), dict[int, int]()
+    for rows in chunks:
+        in_play.room_for(len(rows), LENGTH)
+        for row, place in zip(rows, in_play.places(torch.tensor(rows, dtype=torch.long)).tolist(), strict=True):
+            assert known.setdefault(row, place) == place
+    assert sorted(known.values()) == list(range(len(known)))
+    assert in_play.taken().tolist() == sorted(known, key=lambda row: known[row])
+
+
+@given(chunks=chunks, more=st.lists(st.integers(0, LENGTH - 1), max_size=40))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_what_was_taken_can_be_taken_over(chunks: list[list[int]], more: list[int]) -> None:
+    in_play, other = fresh(), fresh()
+    for rows in chunks:
+        in_play.room_for(len(rows), LENGTH)
+        in_play.places(torch.tensor(rows, dtype=torch.long))
+    other.load(torch.tensor([5, 2]), room=8)  # over something loaded before
+    other.load(in_play.taken().clone(), in_play.room)
+    assert other.room == in_play.room
+    for one in (in_play, other):
+        one.room_for(len(more), LENGTH)
+    rows = torch.tensor(more, dtype=torch.long)
+    assert torch.equal(in_play.places(rows), other.places(rows))
+
+
+def test_buffers_stay_where_they_are_while_there_is_room() -> None:
+    in_play, moves = fresh(), 0
+    for step in range(200):
+        moves += in_play.room_for(10, LENGTH)
+        in_play.places(torch.arange(10) + step % 5)
+    assert moves <= 2
+    assert in_play.room >= LEAST
+    before = in_play.rows.data_ptr()
+    in_play.clear()
+    assert not in_play.room_for(10, LENGTH)
+    assert in_play.rows.data_ptr() == before
+    assert not len(in_play.taken())
+
+
+def test_room_is_that_of_the_rows_met_and_not_of_the_table() -> None:
+    in_play = fresh()
+    for step in range(50):
+        in_play.room_for(10, 100_000)
+        in_play.places(torch.arange(10) + 1000 * (step % 7))
+    assert in_play.room < 1000
