@@ -62,8 +62,8 @@ def test_captured_steps_are_those_one_by_one(options: dict[str, Any]) -> None:
         assert other == pytest.approx(one, rel=1e-3, abs=1e-4)
     images = next(chunks(1, list(range(90)), 7, size=50))[0]
     torch.testing.assert_close(captured.predict(images), eager.predict(images), rtol=1e-2, atol=1e-2)
-    assert captured._take_step.enabled
-    assert any(recording.graph is not None for recording in captured._take_step._recordings.values())
+    assert captured._take_step._function.enabled
+    assert any(recording.graph is not None for recording in captured._take_step._function._recordings.values())
 
 
 def test_compiled_blocks_compute_the_same() -> None:

@@ -108,9 +108,9 @@ class Compare:
 
 def compare_first_batch(compare: Compare, learner: PROL, chunk: Tensor, labels: Tensor, task: int) -> None:
     inputs = evaluation_input(learner.backbone.read(chunk), learner.preprocessing, torch.device("cpu"), compare.dtype)
-    values, parts = learner._losses(inputs, labels)
+    values, parts = learner.network.losses(inputs, labels)
     gradients = as_recorded(compare, learner, part_gradients(values["total"], parts), task)
-    compare(f"step0.task{task}.cls_features", learner._query(inputs)[1])
+    compare(f"step0.task{task}.cls_features", learner.network.query(inputs)[1])
     compare_first_forward(compare, learner, inputs, labels, task)
     for name, part in parts.items():
         gradient = gradients[name]
@@ -123,10 +123,10 @@ def compare_first_batch(compare: Compare, learner: PROL, chunk: Tensor, labels: 
 
 def compare_first_forward(compare: Compare, learner: PROL, inputs: Tensor, labels: Tensor, task: int) -> None:
     """The prompted feature and the logits inside a training step, where only the task's own classes are candidates."""
-    tokens, _, query = learner._query(inputs)
-    parts = learner._whole_parts()
-    chosen = learner._choose(query, labels, torch.ones(len(labels), dtype=torch.bool), parts)[0]
-    feature = learner._prompted(tokens, query, chosen, parts, learner.clock.first_row)
+    tokens, _, query = learner.network.query(inputs)
+    parts = learner.network.parts()
+    chosen = learner.network.choose(query, labels, torch.ones(len(labels), dtype=torch.bool), parts)[0]
+    feature = learner.network.prompted(tokens, query, chosen, parts, learner.clock.first_row)
     head = {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
     compare(f"step0.task{task}.pre_logits", feature)
     compare(f"step0.task{task}.logits", learner.heads.logits(feature, head))
@@ -168,7 +168,7 @@ def compare_evaluation(
             with torch.no_grad():
                 answers.append(learner._scores(batch, None))
                 ready = evaluation_input(batch, learner.preprocessing, torch.device("cpu"), compare.dtype)
-                features.append(learner._features(ready))
+                features.append(learner.network.features(ready))
         logits.append(torch.cat(answers))
         torch.testing.assert_close(learner.predict(inputs[f"test.{task}.images"]), logits[-1].float())
         correct = logits[-1].argmax(1) == inputs[f"test.{task}.labels"]

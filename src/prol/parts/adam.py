@@ -74,7 +74,6 @@ class Adam:
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
         self._moments: dict[str, tuple[Tensor, Tensor]] = {}
         self._in_play: dict[str, RowsInPlay] = {}
-        self._used: set[str] = set()
         self._valid: Tensor | None = None
         self.moves = 0
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
@@ -92,7 +91,6 @@ class Adam:
                 moment.zero_()
         for in_play in self._in_play.values():
             in_play.clear()
-        self._used.clear()
 
     def begin_step(self, valid: Tensor | None = None) -> None:
         """With `valid`, a bool scalar on the device, a step that is not valid counts and moves nothing."""
@@ -101,7 +99,6 @@ class Adam:
 
     def make_room(self, name: str, part: Part) -> None:
         """Makes the buffers that `update` will need; to be called before each step that is replayed from a graph."""
-        self._used.add(name)
         if part.rows is None or part.settled:
             shape = part.leaf.shape
         else:
@@ -153,21 +150,23 @@ class Adam:
         return self._in_play[name].rows if name in self._in_play else None
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Moments that are not zero, which is all that need be known: others are as good as never made."""
         tensors: dict[str, Tensor] = {}
-        for name in sorted(self._used):
-            mean, square = self._moments[name]
+        rooms: dict[str, int] = {}
+        for name, (mean, square) in sorted(self._moments.items()):
             if name in self._in_play:
-                rows = tensors[f"{name}/rows"] = self._in_play[name].taken()
-                mean, square = mean[: len(rows)], square[: len(rows)]
-            tensors |= {f"{name}/mean": mean, f"{name}/square": square}
-        rooms = {name: in_play.room for name, in_play in sorted(self._in_play.items()) if name in self._used}
+                rows = self._in_play[name].taken()
+                if len(rows):
+                    tensors |= {f"{name}/rows": rows, f"{name}/mean": mean[: len(rows)]}
+                    tensors[f"{name}/square"], rooms[name] = square[: len(rows)], self._in_play[name].room
+            elif bool(square.any()) or bool(mean.any()):
+                tensors |= {f"{name}/mean": mean, f"{name}/square": square}
         return tensors, {"step": self.step, "rooms": rooms}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.reset()
         self._steps.fill_(meta["step"])
-        self._used = {key.rpartition("/")[0] for key in tensors}
-        for name in self._used:
+        for name in sorted({key.rpartition("/")[0] for key in tensors}):
             saved = tensors[f"{name}/mean"], tensors[f"{name}/square"]
             if f"{name}/rows" in tensors:
                 rows = tensors[f"{name}/rows"]

@@ -29,9 +29,8 @@ class LinearHead:
         self.bias.append(torch.zeros(classes))
 
     def trained(self) -> dict[str, Part]:
-        """Both tables as parts to train, all rows in play."""
-        every = torch.arange(self.weight.count, device=self.weight.rows.device)
-        return {name: Part.of_rows(table.rows, every) for name, table in self.tables().items()}
+        """Both tables as parts to train."""
+        return {name: Part.whole(table.rows) for name, table in self.tables().items()}
 
     def logits(self, features: Tensor, live: Mapping[str, Part] | None = None) -> Tensor:
         """`[B, C]` from features `[B, D]`, through the leaves of `live` where given."""

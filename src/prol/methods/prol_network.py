@@ -1,0 +1,155 @@
+"""PROL's network: a frozen ViT beside a prompted one, and everything of the method that a sample goes through."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from prol.backbones import ViT
+from prol.methods.prol_options import PROLOptions
+from prol.parts import losses
+from prol.parts.adam import Part
+from prol.parts.heads import TaskHeads
+from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource, nearest
+from prol.parts.similarity import cosine_pairs
+
+
+class PromptedNetwork:
+    """Query pass, choice of prompts, prompted pass, heads and losses; operations of fixed shape on the device alone.
+
+    `first`, the current task's first class row, is on the device; whether there are older classes and whether the
+    generator is trained decide which operations there are, and are told by `begin_task`.
+    """
+
+    def __init__(self, backbone: ViT, options: PROLOptions, random: torch.Generator) -> None:
+        self.backbone, self.options = backbone, options
+        o, device, dtype = options, backbone.device, backbone.dtype
+        self.working = backbone.fork("norms" if o.tune_norms else "none")
+        shape = PromptShape(
+            width=backbone.width,
+            heads=backbone.heads,
+            blocks=o.blocks,
+            length=o.length,
+            generator=o.generator,
+            keys=o.keys,
+            scalers=o.scalers,
+            bias=o.generator_bias,
+            layer_sum=o.layer_sum,
+            factor=o.similarity_factor,
+            detach_factor=o.detach_factor,
+        )
+        self.source = PromptSource(shape, random, device, dtype)
+        self.heads = TaskHeads(backbone.width, device, dtype, o.thaw_heads)
+        self.first = torch.zeros((), dtype=torch.long, device=device)
+        self.has_old_classes, self.trains_generator = False, False
+
+    def begin_task(self, number: int, first_row: int) -> None:
+        """Tells which task it is, from 0 on, and where its classes begin."""
+        self.first.fill_(first_row)
+        self.has_old_classes, self.trains_generator = first_row > 0, number == 0
+
+    def losses(self, inputs: Tensor, rows: Tensor) -> tuple[dict[str, Tensor], dict[str, Part]]:
+        """Loss terms by name, and the trained parts they depend on."""
+        o, heads = self.options, self.heads
+        current = rows >= self.first  # samples of older classes enter L_inter only
+        tokens, plain, query = self.query(inputs)
+        parts = self.parts()
+        taken, label_keys, old_keys = self.choose(query, rows, current, parts) if o.keys else (None, None, None)
+        prompted = self.prompted(tokens, query, taken, parts, self.first)
+        columns, own = heads.columns(), heads.column_of(rows)
+        logits = heads.wide_logits(prompted, _head(parts), columns)
+
+        values = {name: logits.new_zeros(()) for name in ("sim", "ort", "gen")}
+        values["inter"] = losses.inter_task(logits, own)
+        values["intra"] = losses.intra_task(logits, own, columns >= self.first, current)
+        if o.gen:
+            values["gen"] = losses.generalisation(plain, prompted, o.gen_raw, o.gen_off_diagonal, current)
+        if label_keys is not None:
+            values["sim"] = losses.mean_over(cosine_pairs(query, label_keys), current)
+        if label_keys is not None and old_keys is not None:
+            old_keys = old_keys.detach() if o.ort_detach_old else old_keys
+            values["ort"] = losses.orthogonality(label_keys, old_keys, o.ort_raw, current)
+        values["ce"] = o.intra * values["intra"] + o.inter * values["inter"]
+        values["total"] = values["ce"] - o.sim * values["sim"] + o.ort * values["ort"] + o.gen * values["gen"]
+        return values, parts
+
+    def query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens, the untouched network's class feature, and what is compared with the keys."""
+        o = self.options
+        with torch.no_grad():
+            tokens = self.backbone.embed(inputs)
+            if not (o.generator or o.keys or o.gen):
+                return tokens, tokens[:, 0], tokens[:, 0]
+            plain = self.backbone.encode(tokens)
+            if o.query == "patch_embedding":
+                return tokens, plain.feature, tokens[:, 1:].mean(1)
+            return tokens, plain.feature, plain.class_token if o.query == "class_token" else plain.feature
+
+    def choose(
+        self, query: Tensor, rows: Tensor, current: Tensor, parts: dict[str, Part]
+    ) -> tuple[Chosen, Tensor, Tensor | None]:
+        """What each sample's prompt is made from, the key of its label, and its nearest old key after the first task.
+
+        Adds the rows of keys, scalers and shifters that are touched to `parts`.
+        """
+        o, first, source = self.options, self.first, self.source
+        # Candidates in training are the task's own classes; a sample of an older class may take any, as at test.
+        cosines = source.cosines(query)
+        every = torch.arange(cosines.shape[1], device=rows.device)
+        near = nearest(cosines, (every >= first) | ~current.unsqueeze(1))
+        taken = rows if o.prompt_selection == "label" else near
+        old = nearest(cosines, (every < first).unsqueeze(0)) if self.has_old_classes and o.ort else rows[:0]
+        parts["keys"] = Part.of_rows(source.keys.buffer, torch.cat([taken, rows, old]))
+        taken_keys, label_keys, old_keys = torch.split(parts["keys"].leaf, [len(rows), len(rows), len(old)])
+        chosen = Chosen(taken, taken_keys)
+        if o.scalers:
+            touched = taken - first if o.train_rows == "local" else taken
+            parts["scaler"] = Part.of_rows(source.scaler.buffer, touched)
+            parts["shifter"] = Part.of_rows(source.shifter.buffer, touched)
+            chosen = Chosen(taken, taken_keys, parts["scaler"].leaf, parts["shifter"].leaf)
+        return chosen, label_keys, old_keys if len(old) else None
+
+    def prompted(
+        self,
+        tokens: Tensor,
+        query: Tensor,
+        chosen: Chosen | None,
+        parts: dict[str, Part],
+        first_candidate: int | Tensor,
+    ) -> Tensor:
+        """The working network's class feature `[B, D]`."""
+        if not self.options.generator:
+            return self.working.encode(tokens).feature
+        generator = self.source.generator
+        if "generator.weight" in parts:
+            generator = Generator(parts["generator.weight"].leaf, parts["generator.bias"].leaf)
+        prefixes = self.source.prefixes(query, chosen, generator, first_candidate)
+        return self.working.encode(tokens, prefixes).feature
+
+    def parts(self) -> dict[str, Part]:
+        """Trained parts that every chunk uses: the live head, LayerNorms, and in the first task the generator."""
+        return {f"head.{name}": part for name, part in self.heads.trained().items()} | self.shared_parts()
+
+    def shared_parts(self) -> dict[str, Part]:
+        parts = {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
+        if self.options.generator and self.trains_generator:
+            parts["generator.weight"] = Part.whole(self.source.generator.weight)
+            parts["generator.bias"] = Part.whole(self.source.generator.bias)
+        return parts
+
+    def features(self, inputs: Tensor, query: Tensor | None = None) -> Tensor:
+        """The prompted class feature `[B, D]` that the heads judge, all classes being candidates."""
+        if query is None:
+            tokens, _, query = self.query(inputs)
+        else:
+            tokens = self.backbone.embed(inputs)
+        chosen = None
+        if self.options.keys:
+            rows, source = nearest(self.source.cosines(query)), self.source
+            tables = (source.scaler.buffer[rows], source.shifter.buffer[rows]) if self.options.scalers else (None, None)
+            chosen = Chosen(rows, source.keys.buffer[rows], *tables)
+        return self.prompted(tokens, query, chosen, {}, 0)
+
+
+def _head(parts: dict[str, Part]) -> dict[str, Part]:
+    return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
