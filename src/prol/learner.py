@@ -71,6 +71,8 @@ class Learner(ABC):
         self.classes: list[Label] = []
         self.row_of: dict[Label, int] = {}
         self.random = torch.Generator().manual_seed(seed)
+        self.loads = 0
+        """How often a state was loaded: tensors may lie elsewhere since."""
 
     @classmethod
     def read_options(cls, values: Mapping[str, Any]) -> Any:
@@ -138,6 +140,7 @@ class Learner(ABC):
         self.classes = list(meta["classes"])
         self.row_of = {name: row for row, name in enumerate(self.classes)}
         self.random.set_state(tensors["random"].cpu())
+        self.loads += 1
         self._load_state({name: t.to(self.backbone.device, copy=True) for name, t in tensors.items()}, meta["method"])
 
     def clone(self) -> Self:

@@ -64,3 +64,11 @@ def test_room_is_that_of_the_rows_met_and_not_of_the_table() -> None:
         in_play.room_for(10, 100_000)
         in_play.places(torch.arange(10) + 1000 * (step % 7))
     assert in_play.room < 1000
+
+
+def test_in_a_step_that_is_not_valid_no_row_gets_a_place() -> None:
+    in_play = fresh()
+    for rows, valid in (([4, 4], False), ([3, 9], True), ([9, 7, 2], False), ([2], True)):
+        in_play.room_for(len(rows), LENGTH)
+        in_play.places(torch.tensor(rows), torch.tensor(valid))
+    assert in_play.taken().tolist() == [3, 9, 2]

@@ -11,9 +11,10 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.prompt_training import PromptOptions, head_parts, take_step
+from prol.methods.prompt_training import PromptOptions, descend, head_parts
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
+from prol.parts.fast_step import FastStep
 from prol.parts.gram_schmidt import orthogonality_gap, orthonormal_rows
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
@@ -80,7 +81,7 @@ class CODAPrompt(Learner):
         self.head = LinearHead(backbone.width, device, dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, self.backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -106,11 +107,15 @@ class CODAPrompt(Learner):
         self.head.append(len(names), self.random)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
         with torch.no_grad():
-            tokens = self.backbone.embed(
-                training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
-            )
+            tokens = self.backbone.embed(inputs)
             query = self.backbone.encode(tokens).feature
         parts = self._parts()
         components = {name: self._with_frozen(name, parts[name]) for name in self.tables}
@@ -121,14 +126,14 @@ class CODAPrompt(Learner):
             gaps = [orthogonality_gap(part.flatten(2).transpose(0, 1)) for part in components.values()]
             values["orthogonality"] = torch.stack(gaps).sum()
         values["total"] = values["ce"] + o.orthogonality * values["orthogonality"]
-        self._last = take_step(values, parts, self.adam, self.clock, o)
+        return descend(values, parts, self.adam, o)
 
     def _parts(self) -> dict[str, Part]:
         """What the current task trains: its own components, and the head."""
         count = self.tables["keys"].count
         own = torch.arange(max(0, count - self.options.components), count, device=self.backbone.device)
         parts = {f"head.{name}": part for name, part in self.head.trained().items()}
-        return parts | {name: Part.of_rows(table.rows, own) for name, table in self.tables.items()}
+        return parts | {name: Part.of_rows(table.rows, own, settled=True) for name, table in self.tables.items()}
 
     def _with_frozen(self, name: str, part: Part) -> Tensor:
         """All rows of a table, those of the current task through their leaf."""
@@ -152,7 +157,7 @@ class CODAPrompt(Learner):
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report()
 
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]
@@ -180,4 +185,4 @@ class CODAPrompt(Learner):
         self.head.load(unpacked("head", tensors))
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

@@ -11,10 +11,11 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.prompt_training import PromptOptions, head_parts, take_step
+from prol.methods.prompt_training import PromptOptions, descend, head_parts
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.conv_prompts import ConvPrompts, generators_by_likeness
+from prol.parts.fast_step import FastStep
 from prol.parts.heads import TaskHeads
 from prol.parts.inputs import training_input
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
@@ -92,7 +93,7 @@ class ConvPrompt(Learner):
         self.counts = RowTable((), device, torch.float64)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, vit.acceleration.captured, options.lr)
 
     # Classes and tasks
 
@@ -124,8 +125,15 @@ class ConvPrompt(Learner):
     # One step
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.source.keys.count, self.clock.number, self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+        if self.options.generators == "auto":
+            self._look_at(inputs, rows)
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
-        inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
         with torch.no_grad():
             tokens = self.backbone.embed(inputs)
         parts = self._parts()
@@ -134,11 +142,7 @@ class ConvPrompt(Learner):
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         values = {"ce": masked_cross_entropy(logits, rows, allowed), "drift": self.source.drift(parts)}
         values["total"] = values["ce"] + o.drift * values["drift"]
-        norm_lr_factor = 1.0 if self.clock.number == 0 else o.norm_lr_factor
-        self._last = take_step(values, parts, self.adam, self.clock, o, norm_lr_factor)
-        if o.generators == "auto":
-            self._look_at(tokens, rows)
-        self._last["generators"] = float(self.source.keys.count)
+        return descend(values, parts, self.adam, o, 1.0 if self.clock.number == 0 else o.norm_lr_factor)
 
     def _parts(self) -> dict[str, Part]:
         """What the current task trains: shared maps and matcher, its generators, its head, and the LayerNorms."""
@@ -147,9 +151,9 @@ class ConvPrompt(Learner):
         return parts | {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
 
     @torch.no_grad()
-    def _look_at(self, tokens: Tensor, rows: Tensor) -> None:
+    def _look_at(self, inputs: Tensor, rows: Tensor) -> None:
         """Keeps class means of the untouched network's features, and adds the task's generators when it is time."""
-        self.sums.rows.index_add_(0, rows, self.backbone.encode(tokens).feature.double())
+        self.sums.rows.index_add_(0, rows, self.backbone.features(inputs).double())
         self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
         if self.clock.number > 0 and self.clock.steps == self.options.auto_chunks:
             most, first_row = self.options.scheduled(0), self.clock.first_row
@@ -165,7 +169,7 @@ class ConvPrompt(Learner):
         return self.heads.logits(feature)
 
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report() | {"generators": float(self.source.keys.count)}
 
     def footprint(self) -> Footprint:
         trained = []
@@ -210,4 +214,4 @@ class ConvPrompt(Learner):
         self.counts.replace(tensors["seen/counts"])
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

@@ -11,9 +11,10 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.prompt_training import Init, PromptOptions, Selection, head_parts, initial, take_step
+from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, head_parts, initial
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
+from prol.parts.fast_step import FastStep
 from prol.parts.inputs import training_input
 from prol.parts.key_matcher import batch_vote, nearest_keys, pull
 from prol.parts.linear_head import LinearHead
@@ -80,7 +81,7 @@ class DualPrompt(Learner):
         self.head = LinearHead(backbone.width, device, dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, self.backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -105,11 +106,15 @@ class DualPrompt(Learner):
         self.head.append(len(names), self.random)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
         with torch.no_grad():
-            tokens = self.backbone.embed(
-                training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
-            )
+            tokens = self.backbone.embed(inputs)
             query = self.backbone.encode(tokens).feature
         parts = self._parts()
         expert = parts["expert"].leaf.expand(len(rows), -1, -1, -1, -1, -1)
@@ -120,16 +125,16 @@ class DualPrompt(Learner):
             "pull": pull(query, parts["keys"].leaf.expand(len(rows), -1, -1)),
         }
         values["total"] = values["ce"] - o.pull * values["pull"]
-        self._last = take_step(values, parts, self.adam, self.clock, o)
+        return descend(values, parts, self.adam, o)
 
     def _parts(self) -> dict[str, Part]:
         """What the current task trains: general prefix, its own prefix and key, and the head."""
-        task = torch.tensor([self.expert.count - 1], device=self.backbone.device)
+        task = torch.full((1,), self.expert.count - 1, device=self.backbone.device)
         parts = {f"head.{name}": part for name, part in self.head.trained().items()}
         return parts | {
             "general": Part.whole(self.general),
-            "expert": Part.of_rows(self.expert.rows, task),
-            "keys": Part.of_rows(self.keys.rows, task),
+            "expert": Part.of_rows(self.expert.rows, task, settled=True),
+            "keys": Part.of_rows(self.keys.rows, task, settled=True),
         }
 
     def _prompted(self, tokens: Tensor, general: Tensor, expert: Tensor) -> Tensor:
@@ -157,7 +162,7 @@ class DualPrompt(Learner):
         return {}
 
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report()
 
     def footprint(self) -> Footprint:
         trained = [part.leaf for part in self._parts().values()] if self.expert.count else [self.general]
@@ -184,4 +189,4 @@ class DualPrompt(Learner):
         self.head.load(unpacked("head", tensors))
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

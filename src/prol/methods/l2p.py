@@ -11,9 +11,10 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.prompt_training import Init, PromptOptions, Selection, head_parts, initial, take_step
+from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, head_parts, initial
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
+from prol.parts.fast_step import FastStep
 from prol.parts.inputs import training_input
 from prol.parts.key_matcher import batch_vote, nearest_keys, pull
 from prol.parts.linear_head import LinearHead
@@ -78,7 +79,7 @@ class L2P(Learner):
         self.head = LinearHead(backbone.width, device, dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, self.backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -99,24 +100,28 @@ class L2P(Learner):
         self.head.append(len(names), self.random)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
         with torch.no_grad():
-            tokens = self.backbone.embed(
-                training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
-            )
+            tokens = self.backbone.embed(inputs)
             query = self.backbone.encode(tokens).feature
             chosen = self._choose(query, o.train_selection)
-        touched, place = torch.unique(chosen, return_inverse=True)
-        parts = {"prompts": Part.of_rows(self.prompts, touched), "keys": Part.of_rows(self.keys, touched)}
+        taken = chosen.flatten()
+        parts = {"prompts": Part.of_rows(self.prompts, taken), "keys": Part.of_rows(self.keys, taken)}
         parts |= {f"head.{name}": part for name, part in self.head.trained().items()}
-        feature = self._prompted(tokens, parts["prompts"].leaf[place])
+        feature = self._prompted(tokens, parts["prompts"].leaf.view(*chosen.shape, *self.prompts.shape[1:]))
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         values = {
             "ce": masked_cross_entropy(self.head.logits(feature, head_parts(parts)), rows, allowed),
-            "pull": pull(query, parts["keys"].leaf[place]),
+            "pull": pull(query, parts["keys"].leaf.view(*chosen.shape, -1)),
         }
         values["total"] = values["ce"] - o.pull * values["pull"]
-        self._last = take_step(values, parts, self.adam, self.clock, o)
+        return descend(values, parts, self.adam, o)
 
     def _choose(self, query: Tensor, selection: Selection) -> Tensor:
         """Rows of the prompts that each sample takes, `[B, picks]`."""
@@ -151,7 +156,7 @@ class L2P(Learner):
         return {}
 
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report()
 
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]
@@ -173,4 +178,4 @@ class L2P(Learner):
         self.head.load(unpacked("head", tensors))
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

@@ -15,7 +15,7 @@ from prol.learner import Amount, Footprint, Learner, State
 from prol.methods.prol_network import PromptedNetwork
 from prol.methods.prol_options import PROLOptions, read_prol_options
 from prol.parts import losses
-from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.adam import Adam, Part, gathered_rows, part_gradients
 from prol.parts.captured import Captured
 from prol.parts.fast_step import FastStep
 from prol.parts.hard_soft import HardSoft
@@ -135,8 +135,7 @@ class PROL(Learner):
         valid = values["total"].detach().isfinite()
         gradients = part_gradients(values["total"], parts)
         if self.options.clip is not None:
-            gathered = {name: part.rows for name, part in parts.items() if part.rows is not None and not part.settled}
-            gradients = losses.clip_together(gradients, self.options.clip, gathered)
+            gradients = losses.clip_together(gradients, self.options.clip, gathered_rows(parts))
         # Samples of old classes alone do not tell how well the task is learnt.
         self.pace.observe(values["ce"].detach(), counts=(rows >= self.network.first).any())
         lr, norm_lr = self._rates()

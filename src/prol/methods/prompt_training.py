@@ -11,9 +11,8 @@ from torch import Tensor
 
 from prol.backbones import Augment, InputRange
 from prol.parts import losses
-from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.adam import Adam, Part, gathered_rows, part_gradients
 from prol.parts.logit_masks import Mask
-from prol.parts.tasks import TaskClock
 
 Selection = Literal["per_sample", "batch_vote"]
 Init = Literal["wide", "small"]
@@ -72,26 +71,27 @@ def head_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
 
 
-def take_step(
+def descend(
     values: Mapping[str, Tensor],
     parts: Mapping[str, Part],
     adam: Adam,
-    clock: TaskClock,
     options: PromptOptions,
     norm_lr_factor: float = 1.0,
-) -> dict[str, float]:
-    """One Adam step down values["total"]; gives all values as numbers, with the rate.
+) -> dict[str, Tensor]:
+    """One Adam step down values["total"], or none where that is not finite; gives the values back.
 
     Parts named "norm.*", the backbone's LayerNorms, move at a share of the rate.
     """
-    losses.require_finite(values["total"], clock.steps, options.lr)
+    valid = values["total"].detach().isfinite()
     gradients = part_gradients(values["total"], parts)
     if options.clip is not None:
-        gradients = losses.clip_together(gradients, options.clip)
-    adam.begin_step()
+        gradients = losses.clip_together(gradients, options.clip, gathered_rows(parts))
+    adam.begin_step(valid)
+    norms = [name for name in parts if name.startswith("norm.")]
+    rate = options.rate * norm_lr_factor
+    adam.update_together("norm", [parts[name] for name in norms], [gradients[name] for name in norms], rate)
     for name, part in parts.items():
-        factor = norm_lr_factor if name.startswith("norm.") else 1.0
-        adam.update(name, part, gradients[name], options.rate * factor)
-    clock.steps += 1
-    report = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))  # one wait for the device
-    return report | {"lr": options.rate}
+        if name not in norms:
+            adam.update(name, part, gradients[name], options.rate)
+    lr = torch.full((), options.rate, dtype=torch.float64, device=valid.device)
+    return {name: value.detach() for name, value in values.items()} | {"lr": lr}

@@ -51,6 +51,11 @@ def part_gradients(loss: Tensor, parts: Mapping[str, Part]) -> dict[str, Tensor]
     }
 
 
+def gathered_rows(parts: Mapping[str, Part]) -> dict[str, Tensor]:
+    """The rows of those parts in which a row may come several times."""
+    return {name: part.rows for name, part in parts.items() if part.rows is not None and not part.settled}
+
+
 def adam_change(
     gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, lr: float | Tensor, valid: Tensor | None = None
 ) -> Tensor:
@@ -125,7 +130,8 @@ class Adam:
         else:
             in_play = self._in_play[name]
             # A product with the members of each place: on a GPU, adding row by row would have no fixed order.
-            taken = in_play.places(part.rows) == torch.arange(in_play.room, device=part.rows.device).unsqueeze(1)
+            places = in_play.places(part.rows, True if self._valid is None else self._valid)
+            taken = places == torch.arange(in_play.room, device=part.rows.device).unsqueeze(1)
             flat = gradient.reshape(len(gradient), gradient.shape[1:].numel())
             everything = (taken.to(flat) @ flat).view(in_play.room, *gradient.shape[1:])
             _subtract(part.home, in_play.rows, self._change(name, everything, lr), in_play.is_taken())

@@ -42,17 +42,20 @@ class RowsInPlay:
                 self.rows, moved = _longer(self.rows, max(wanted, 2 * self.room, LEAST), 0), True
         return moved
 
-    def places(self, rows: Tensor) -> Tensor:
-        """The place of each of `rows` `[R]`, which may hold a row several times; unmet ones are given the next."""
+    def places(self, rows: Tensor, valid: bool | Tensor = True) -> Tensor:
+        """The place of each of `rows` `[R]`, which may hold a row several times; unmet ones are given the next.
+
+        In a step that is not `valid` none is given, and what is said of unmet rows has no meaning.
+        """
         ordered, order = rows.sort()
         known = self._place_of[ordered]
         unmet = known < 0
         first = torch.ones_like(unmet)
         first[1:] = ordered[1:] != ordered[:-1]
-        fresh = (unmet & first).cumsum(0)
-        place = torch.where(unmet, self.count + fresh - 1, known)  # the same for every copy of a row
-        self._place_of[ordered] = place
-        self.rows[place] = ordered
+        fresh = (unmet & first & valid).cumsum(0)
+        place = torch.where(unmet, (self.count + fresh - 1).clamp(min=0), known)  # the same for every copy of a row
+        self._place_of[ordered] = torch.where(unmet & valid, place, known)
+        self.rows[place] = torch.where(unmet & valid, ordered, self.rows[place])
         self.count += fresh[-1] if len(fresh) else 0
         return torch.empty_like(place).scatter_(0, order, place)
 
