@@ -105,6 +105,7 @@ class Learner(ABC):
         `fixed` is what `fixed_features` gave for the same images, which may then be None where the method's own `fixed`
         is "all".
         """
+        self._settle()
         pixels = [] if images is None and fixed is not None and self.fixed == "all" else self.backbone.read(images)
         count = len(pixels) if fixed is None else len(fixed)
         if fixed is not None and len(pixels) not in ((0, count) if self.fixed == "all" else (count,)):
@@ -127,10 +128,12 @@ class Learner(ABC):
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
+        self._settle()
         self._begin_task([name for name in announced if name not in self.row_of])
 
     def state(self) -> State:
         """Everything needed to go on bit for bit: copies, independent of the learner."""
+        self._settle()
         tensors, meta = self._state()
         tensors = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
         return tensors | {"random": self.random.get_state()}, {"classes": list(self.classes), "method": meta}
@@ -170,6 +173,9 @@ class Learner(ABC):
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
         """Parameters as the method's paper counted them, by what was counted; empty where it did not."""
         return {}
+
+    def _settle(self) -> None:  # noqa: B027
+        """Waits for steps that are still under way on the device, and raises what they have to tell."""
 
     def _register(self, names: list[Label]) -> None:
         for name in names:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from prol.backbones.acceleration import Acceleration
 from prol.backbones.preprocess import Preprocessing
 
 
@@ -22,6 +23,8 @@ class Backbone(Protocol):
     precision: str
     width: int
     """Length of a feature vector."""
+    acceleration: Acceleration
+    """How its device is driven, by methods too."""
 
     @property
     def device(self) -> torch.device: ...

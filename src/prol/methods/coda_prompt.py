@@ -156,6 +156,9 @@ class CODAPrompt(Learner):
     def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
         return self._take_step.report()
 

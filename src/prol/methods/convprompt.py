@@ -168,6 +168,9 @@ class ConvPrompt(Learner):
         feature = self.working.encode(tokens, additions=self.source.additions()).feature
         return self.heads.logits(feature)
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
         return self._take_step.report() | {"generators": float(self.source.keys.count)}
 

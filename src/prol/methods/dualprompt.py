@@ -161,6 +161,9 @@ class DualPrompt(Learner):
             return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prefix"}
         return {}
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
         return self._take_step.report()
 

@@ -13,6 +13,7 @@ from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.fast_step import FastStep
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
 from prol.parts.packing import packed, unpacked
@@ -72,7 +73,7 @@ class Finetune(Learner):
         self.head = LinearHead(backbone.width, backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -93,11 +94,14 @@ class Finetune(Learner):
         self.head.append(len(names), self.random, HEAD_DEVIATION)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        o = self.options
-        inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
-        head = self.head.trained()
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        o, head = self.options, self.head.trained()
         values = self._losses(self.head.logits(self.working.features(inputs), head), rows)
-        losses.require_finite(values["total"], self.clock.steps, o.lr)
         trunk = {name: Part(self.weights[name], p) for name, p in self.working.trained().items()}
         parts = {f"head.{name}": part for name, part in head.items()} | trunk
         gradients = part_gradients(values["total"], parts)
@@ -105,13 +109,11 @@ class Finetune(Learner):
         if o.clip is not None:
             gradients = losses.clip_together(gradients, o.clip)
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
-        self.adam.begin_step()
-        for name, part in parts.items():
-            self.adam.update(name, part, gradients[name], lr)
+        self.adam.begin_step(values["total"].detach().isfinite())
+        self.adam.update_together("all", list(parts.values()), list(gradients.values()), lr)
         self._renew_working_weights()
-        self.clock.steps += 1
-        report = torch.stack(list(values.values())).tolist()  # one wait for the device
-        self._last = dict(zip(values, report, strict=True)) | {"lr": lr}
+        values = {name: value.detach() for name, value in values.items()}
+        return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
 
     def _losses(self, logits: Tensor, rows: Tensor) -> dict[str, Tensor]:
         """Loss terms by name; samples of older classes enter L_inter only."""
@@ -130,8 +132,11 @@ class Finetune(Learner):
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.head.logits(self.working.features(inputs))
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report()
 
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]
@@ -151,4 +156,4 @@ class Finetune(Learner):
         self._renew_working_weights()
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

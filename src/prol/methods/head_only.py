@@ -14,6 +14,7 @@ from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
+from prol.parts.fast_step import FastStep
 from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
@@ -66,7 +67,7 @@ class HeadOnly(Learner):
         self.bias = RowTable((), backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -88,24 +89,28 @@ class HeadOnly(Learner):
         self.bias.append(torch.zeros(len(names)))
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
         with torch.no_grad():
-            inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
             features = self.backbone.features(inputs)
         every = torch.arange(len(self.classes), device=rows.device)
-        parts = {"weight": Part.of_rows(self.weight.rows, every), "bias": Part.of_rows(self.bias.rows, every)}
+        parts = {"weight": Part.whole(self.weight.rows), "bias": Part.whole(self.bias.rows)}
         logits = F.linear(features, parts["weight"].leaf, parts["bias"].leaf)
         first = self.clock.first_row
         inter, intra = losses.inter_task(logits, rows), losses.intra_task(logits, rows, every >= first, rows >= first)
         total = o.inter * inter + o.intra * intra
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
-        losses.require_finite(total, self.clock.steps, o.lr)
         gradients = part_gradients(total, parts)
-        self.adam.begin_step()
+        self.adam.begin_step(total.detach().isfinite())
         for name, part in parts.items():
             self.adam.update(name, part, gradients[name], lr)
-        self.clock.steps += 1
-        self._last = {"inter": inter.item(), "intra": intra.item(), "total": total.item(), "lr": lr}
+        values = {"inter": inter.detach(), "intra": intra.detach(), "total": total.detach()}
+        return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
 
     def _fixed(self, pixels: list[Tensor]) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
@@ -114,8 +119,11 @@ class HeadOnly(Learner):
     def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
         return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report()
 
     def footprint(self) -> Footprint:
         head, nothing = Amount.of(self.weight.rows, self.bias.rows), Amount(0, 0)
@@ -131,4 +139,4 @@ class HeadOnly(Learner):
         self.bias.replace(tensors["bias"])
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

@@ -155,6 +155,9 @@ class L2P(Learner):
             return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prompts"}
         return {}
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
         return self._take_step.report()
 

@@ -12,13 +12,15 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves, seen_softmax
-from prol.parts.adam import Adam, Part
+from prol.methods.adapter_training import AdapterOptions, leaves, seen_softmax
+from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.adapters import Adapter, FixedPrefix, LowRank, Module, move_towards
 from prol.parts.backbone_kinds import require_vit
+from prol.parts.fast_step import FastStep
 from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
+from prol.parts.losses import clip_together
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
 from prol.parts.tasks import TaskClock
@@ -86,7 +88,7 @@ class LAE(Learner):
         self.seen = RowTable((), vit.device, torch.bool)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, vit.acceleration.captured, options.lr)
 
     # Classes and tasks
 
@@ -114,26 +116,36 @@ class LAE(Learner):
     # One step
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        layout = (len(self.classes), self.clock.number, self._waits(), self.adam.moves, self.loads)
+        self._take_step(layout, self.clock.steps, inputs, rows)
+        self.clock.steps += 1
+
+    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
-        inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
         head, module = self.head.trained(), self._trained_module()
         parts = {f"head.{name}": part for name, part in head.items()} | module
         features = self._features(self.backbone.embed(inputs), leaves(module) or self.online)
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         loss = masked_cross_entropy(self.head.logits(features, head), rows, allowed)
-        gradients = finite_gradients(loss, parts, self.clock.steps, o)
-        self.adam.begin_step()
+        valid = loss.detach().isfinite()
+        gradients = part_gradients(loss, parts)
+        if o.clip is not None:
+            gradients = clip_together(gradients, o.clip)
+        self.adam.begin_step(valid)
         for name, part in parts.items():
             self.adam.update(name, part, gradients[name], o.rate)
-        move_towards(self.slow, self.online, 1 - o.decay)
-        self.seen.rows[rows] = True
-        self.clock.steps += 1
-        self._last = {"ce": loss.item(), "lr": o.rate}
+        move_towards(self.slow, self.online, valid.double() * (1 - o.decay))
+        self.seen.rows[rows] = self.seen.rows[rows] | valid
+        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
+        return {"ce": loss.detach(), "total": loss.detach(), "lr": lr}
 
     def _trained_module(self) -> dict[str, Part]:
         """The online module's parts, none while it waits for the head to know the new classes."""
-        waits = self.clock.number > 0 and self.clock.steps < self.options.freeze_steps
-        return {} if waits else {name: Part.whole(tensor) for name, tensor in self.online.items()}
+        return {} if self._waits() else {name: Part.whole(tensor) for name, tensor in self.online.items()}
+
+    def _waits(self) -> bool:
+        return self.clock.number > 0 and self.clock.steps < self.options.freeze_steps
 
     def _features(self, tokens: Tensor, module: Mapping[str, Tensor]) -> Tensor:
         return self.backbone.encode(tokens, additions=self.module.additions(module)).feature
@@ -149,8 +161,11 @@ class LAE(Learner):
             answers = torch.maximum(answers, slow)
         return answers
 
+    def _settle(self) -> None:
+        self._take_step.settle()
+
     def report(self) -> dict[str, float]:
-        return dict(self._last)
+        return self._take_step.report()
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
@@ -173,4 +188,4 @@ class LAE(Learner):
         self.seen.replace(tensors["seen"])
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

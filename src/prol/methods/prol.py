@@ -177,7 +177,6 @@ class PROL(Learner):
         return self.network.query(self._evaluation_input(pixels))[2]
 
     def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
-        self._take_step.settle()
         inputs = (self._evaluation_input(pixels),) if fixed is None else (self._evaluation_input(pixels), fixed)
         logits = self._answer(self._layout(), *inputs)["logits"]
         return self.heads.in_class_order(logits)
@@ -199,6 +198,9 @@ class PROL(Learner):
 
     def needs_tasks(self) -> bool:
         return self.options.preset == "released" or self.options.train_rows == "local"
+
+    def _settle(self) -> None:
+        self._take_step.settle()
 
     def report(self) -> dict[str, float]:
         return self._take_step.report()
@@ -226,7 +228,6 @@ class PROL(Learner):
         }
 
     def _state(self) -> State:
-        self._take_step.settle()
         moments, adam = self.adam.state()
         tensors = packed(
             source=self.source.tensors(),

@@ -64,7 +64,7 @@ def adam_change(
     if valid is not None:
         gradient = torch.where(valid, gradient, 0)
         weights = valid.to(mean) * (1 - BETA1), valid.to(mean) * (1 - BETA2)
-        step, lr = step.clamp(min=1), lr * valid
+        step, lr = step.clamp(min=1), lr * valid.double()
     mean.lerp_(gradient, weights[0])
     square.lerp_(gradient.square(), weights[1])
     denominator = square.sqrt().div_((1 - BETA2**step).sqrt()).add_(EPSILON)

@@ -163,10 +163,10 @@ class TaskModules:
 
 
 @torch.no_grad()
-def move_towards(tensors: Mapping[str, Tensor], goal: Mapping[str, Tensor], share: float) -> None:
+def move_towards(tensors: Mapping[str, Tensor], goal: Mapping[str, Tensor], share: float | Tensor) -> None:
     """(1 - share) tensor + share goal, in place: adapter merging, and a moving average."""
     for name, tensor in tensors.items():
-        tensor.lerp_(goal[name], share)
+        tensor.lerp_(goal[name], share.to(tensor) if isinstance(share, Tensor) else share)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, random: torch.Generator) -> Tensor:
