@@ -92,6 +92,8 @@ class Learner(ABC):
             if new:
                 self._meet(new)
             self._learn(pixels, torch.tensor([self.row_of[name] for name in names], device=self.backbone.device))
+            if before is not None:
+                self._settle()  # classes that came with a step that failed must go with it
         except Exception:  # a step that failed, such as one whose loss is not finite, leaves no trace
             self.random.set_state(random)
             if before is not None:

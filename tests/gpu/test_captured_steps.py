@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,11 @@ def chunks(count: int, classes: list[int], seed: int, size: int = 10) -> Iterato
 
 
 def teach(one: PROL) -> list[dict[str, float]]:
-    """Two tasks announced, a chunk of another size, then classes that nobody announced: 40 of them make rows move."""
-    reports = []
-    for task, classes in enumerate((list(range(10)), list(range(10, 20)), list(range(20, 90)))):
-        if task < 2:
-            one.boundary(classes)
+    """Tasks of several widths, chunks of another size, and enough classes to make buffers move."""
+    reports, edges = [], (0, 10, 20, 30, 55, 60, 90)
+    for task, (first, end) in enumerate(pairwise(edges)):
+        classes = list(range(first, end))
+        one.boundary(classes)
         for images, labels in [
             *chunks(8, classes, task),
             *chunks(1, classes, 50 + task, size=7),
@@ -55,13 +56,17 @@ def teach(one: PROL) -> list[dict[str, float]]:
     return reports
 
 
-@pytest.mark.parametrize("options", [{}, {"tune_norms": False}, {"head": "single"}, {"clip": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"tune_norms": False}, {"head": "growing"}, {"preset": "released"}, {"clip": 1.0}], ids=str
+)
 def test_captured_steps_are_those_one_by_one(options: dict[str, Any]) -> None:
     eager, captured = learner(False, **options), learner(True, **options)
     for one, other in zip(teach(eager), teach(captured), strict=True):
         assert other == pytest.approx(one, rel=1e-3, abs=1e-4)
     images = next(chunks(1, list(range(90)), 7, size=50))[0]
-    torch.testing.assert_close(captured.predict(images), eager.predict(images), rtol=1e-2, atol=1e-2)
+    expected = eager.predict(images)
+    for _ in range(6):  # the last ones are replays
+        torch.testing.assert_close(captured.predict(images), expected, rtol=1e-2, atol=1e-2)
     assert captured._take_step._function.enabled
     assert any(recording.graph is not None for recording in captured._take_step._function._recordings.values())
 
@@ -89,3 +94,32 @@ def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:
         one.state()
     after = one.state()[0]
     assert all(torch.equal(before[name], after[name]) for name in before if name != "random")
+
+
+@pytest.mark.parametrize("method", ["l2p", "dualprompt", "coda_prompt", "convprompt", "lae", "finetune", "head_only"])
+def test_other_methods_learn_the_same_captured(method: str) -> None:
+    reports = []
+    for captured in (False, True):
+        one = prol.create(method, backbone(captured), augment="none")
+        found = []
+        for task in range(3):
+            classes = list(range(10 * task, 10 * task + 10))
+            one.boundary(classes)
+            for images, labels in chunks(8, classes, task):
+                one.learn(images, labels)
+                found.append(one.report()["total"])
+        reports.append(found)
+    assert reports[1] == pytest.approx(reports[0], rel=0.02, abs=0.01)
+
+
+def test_a_learner_goes_on_from_a_state_taken_between_replays() -> None:
+    one = learner(True)
+    one.boundary(list(range(10)))
+    for images, labels in chunks(8, list(range(10)), 0):
+        one.learn(images, labels)
+    twin = one.clone()
+    for images, labels in chunks(8, list(range(10)), 1):
+        one.learn(images, labels)
+        twin.learn(images, labels)
+    images = next(chunks(1, list(range(10)), 7, size=20))[0]
+    torch.testing.assert_close(twin.predict(images), one.predict(images), rtol=1e-2, atol=1e-2)

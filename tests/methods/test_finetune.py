@@ -176,3 +176,26 @@ def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(tiny: ViT) -> 
         with pytest.raises(ValueError, match="not finite"):
             learner.learn(pictures(labels, 1), labels)
         assert same_state(learner, twin)
+
+
+def test_a_class_that_joins_a_task_leaves_every_weight_its_moments(tiny: ViT) -> None:
+    """Against torch's Adam over a head that has the third class from the start, but no gradient for it."""
+    learner, twin = make(tiny), tiny.fork("all")
+    drawn = torch.Generator()
+    drawn.set_state(learner.random.get_state())
+    rows = torch.cat([torch.empty(count, 64).normal_(0, 0.02, generator=drawn) for count in (2, 1)]).double()
+    layer = torch.nn.Linear(64, 3, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(rows)
+        layer.bias.zero_()
+    optimiser = torch.optim.Adam([*layer.parameters(), *twin.trained().values()], lr=1e-3)
+    for step, kinds in enumerate([[0, 1, 0], [1, 0, 1], [0, 2, 1], [2, 2, 0]]):
+        learner.learn(pictures(kinds, step), kinds)
+        optimiser.zero_grad()
+        logits = layer(twin.features(inputs(tiny, pictures(kinds, step))))[:, : 2 if step < 2 else 3]
+        F.cross_entropy(logits, torch.tensor(kinds)).backward()
+        optimiser.step()
+    assert (learner.clock.number, learner.adam.step) == (0, 4)
+    torch.testing.assert_close(tensors(learner)["head/weight"], layer.weight.detach(), rtol=0, atol=1e-9)
+    expected = layer(twin.features(inputs(tiny, pictures([2, 1])))).float()
+    torch.testing.assert_close(learner.predict(pictures([2, 1])), expected, rtol=0, atol=1e-6)

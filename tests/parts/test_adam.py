@@ -156,7 +156,7 @@ def test_a_reset_forgets_moments_steps_and_rows_in_play() -> None:
     in_play = adam.rows_in_play("table")
     assert in_play is not None
     assert not in_play.any()
-    assert (adam.step, adam.state()) == (0, ({}, {"step": 0, "rooms": {}}))
+    assert (adam.step, adam.state()) == (0, ({}, {"step": 0}))
 
 
 def test_gradients_are_those_of_the_leaves_and_zero_where_the_loss_does_not_reach() -> None:
@@ -228,3 +228,11 @@ def test_many_tensors_together_move_as_one_by_one() -> None:
         all_at_once.update_together("all", [Part.whole(tensor) for tensor in together], gradients, 0.1)
         for left, right in zip(apart, together, strict=True):
             assert torch.equal(left, right)
+
+
+def test_tensors_that_move_together_may_not_change() -> None:
+    adam = Adam()
+    adam.begin_step()
+    adam.update_together("all", [Part.whole(torch.ones(3))], [torch.ones(3)], 0.1)
+    with pytest.raises(ValueError, match="tensors that move together, 'all', must stay the same"):
+        adam.update_together("all", [Part.whole(torch.ones(4))], [torch.ones(4)], 0.1)

@@ -135,3 +135,12 @@ def test_a_new_head_starts_with_small_weights_and_a_plain_norm() -> None:
     assert torch.equal(heads.bias.rows, torch.zeros(50).double())
     assert torch.equal(heads.scale.rows, torch.ones(1, 64).double())
     assert torch.equal(heads.shift.rows, torch.zeros(1, 64).double())
+
+
+def test_a_window_that_was_wide_lies_where_it_was_when_it_is_narrow_again() -> None:
+    heads, seen = TaskHeads(WIDTH, torch.device("cpu"), torch.float64), []
+    for classes in (3, 40, 3):
+        heads.begin_head()
+        heads.append(classes, torch.Generator().manual_seed(0))
+        seen.append((len(heads._offsets), heads._offsets.data_ptr()))
+    assert seen[0] == seen[2] != seen[1]

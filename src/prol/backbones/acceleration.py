@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -33,9 +34,28 @@ class Acceleration:
 
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function through torch's compiler, once for each combination of shapes it is called with."""
+    """The function through torch's compiler, once for each combination of shapes it is called with.
+
+    Where that fails, as without a C compiler, a warning says so and the function runs as it is.
+    """
     import torch._dynamo  # takes seconds, and only those who compile need it
 
     # The compiler's own limit is 8: passes with and without gradients, prefixes and the last block are more than that.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _SHAPES)
-    return torch.compile(function, dynamic=False)
+    limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
+    setattr(torch._dynamo.config, limit, max(getattr(torch._dynamo.config, limit), _SHAPES))
+    fast, works = torch.compile(function, dynamic=False), True
+
+    def call(*arguments: Any) -> Any:
+        nonlocal works
+        if works:
+            try:
+                return fast(*arguments)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                works = False
+                first = (str(error).splitlines() or [""])[0]
+                warnings.warn(f"the network cannot be compiled here and runs as it is: {first}", stacklevel=2)
+        return function(*arguments)
+
+    return call

@@ -110,7 +110,10 @@ class Finetune(Learner):
             gradients = losses.clip_together(gradients, o.clip)
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
         self.adam.begin_step(values["total"].detach().isfinite())
-        self.adam.update_together("all", list(parts.values()), list(gradients.values()), lr)
+        self.adam.update_together("trunk", list(trunk.values()), [gradients[name] for name in trunk], lr)
+        for name, part in parts.items():
+            if name not in trunk:
+                self.adam.update(name, part, gradients[name], lr)
         self._renew_working_weights()
         values = {name: value.detach() for name, value in values.items()}
         return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}

@@ -137,7 +137,7 @@ class PROL(Learner):
         if self.options.clip is not None:
             gradients = losses.clip_together(gradients, self.options.clip, gathered_rows(parts))
         # Samples of old classes alone do not tell how well the task is learnt.
-        self.pace.observe(values["ce"].detach(), counts=(rows >= self.network.first).any())
+        self.pace.observe(values["ce"].detach(), counts=(rows >= self.network.first).any() & valid)
         lr, norm_lr = self._rates()
         self.adam.begin_step(valid)
         norms = [name for name in parts if name.startswith("norm.")]

@@ -129,11 +129,8 @@ class Adam:
             _subtract(part.home, part.rows, self._change(name, gradient, lr), part.rows >= 0)
         else:
             in_play = self._in_play[name]
-            # A product with the members of each place: on a GPU, adding row by row would have no fixed order.
             places = in_play.places(part.rows, True if self._valid is None else self._valid)
-            taken = places == torch.arange(in_play.room, device=part.rows.device).unsqueeze(1)
-            flat = gradient.reshape(len(gradient), gradient.shape[1:].numel())
-            everything = (taken.to(flat) @ flat).view(in_play.room, *gradient.shape[1:])
+            everything = _summed(gradient, places, in_play.room)
             _subtract(part.home, in_play.rows, self._change(name, everything, lr), in_play.is_taken())
 
     @torch.no_grad()
@@ -142,6 +139,8 @@ class Adam:
         if not parts:
             return
         gradient = torch.cat([g.reshape(-1).to(part.home) for g, part in zip(gradients, parts, strict=True)])
+        if name in self._moments and self._moments[name][0].shape != gradient.shape:
+            raise ValueError(f"tensors that move together, {name!r}, must stay the same: their moments lie end to end")
         if not (gradient.is_cuda and torch.cuda.is_current_stream_capturing()):
             self.make_room(name, Part(gradient, gradient))
         homes = [part.home for part in parts]
@@ -158,30 +157,39 @@ class Adam:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Moments that are not zero, which is all that need be known: others are as good as never made."""
         tensors: dict[str, Tensor] = {}
-        rooms: dict[str, int] = {}
         for name, (mean, square) in sorted(self._moments.items()):
             if name in self._in_play:
                 rows = self._in_play[name].taken()
                 if len(rows):
                     tensors |= {f"{name}/rows": rows, f"{name}/mean": mean[: len(rows)]}
-                    tensors[f"{name}/square"], rooms[name] = square[: len(rows)], self._in_play[name].room
+                    tensors[f"{name}/square"] = square[: len(rows)]
             elif bool(square.any()) or bool(mean.any()):
                 tensors |= {f"{name}/mean": mean, f"{name}/square": square}
-        return tensors, {"step": self.step, "rooms": rooms}
+        return tensors, {"step": self.step}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self.reset()
+        self._moments, self._in_play = {}, {}
         self._steps.fill_(meta["step"])
+        self.moves += 1
         for name in sorted({key.rpartition("/")[0] for key in tensors}):
             saved = tensors[f"{name}/mean"], tensors[f"{name}/square"]
             if f"{name}/rows" in tensors:
                 rows = tensors[f"{name}/rows"]
-                in_play = self._in_play.setdefault(name, RowsInPlay(rows.device))
-                in_play.load(rows, meta["rooms"][name])  # sums over as many places as before, to the last bit
+                in_play = self._in_play[name] = RowsInPlay(rows.device)
+                in_play.load(rows)
                 padding = saved[0].new_zeros(in_play.room - len(rows), *saved[0].shape[1:])
                 saved = torch.cat([saved[0], padding]), torch.cat([saved[1], padding])
             self._moments[name] = saved
-            self.moves += 1
+
+
+def _summed(gradient: Tensor, places: Tensor, room: int) -> Tensor:
+    """The sum of the gradients `[R, ...]` at each of `room` places; to the last bit the same for any room."""
+    if not gradient.is_cuda:
+        return gradient.new_zeros(room, *gradient.shape[1:]).index_add_(0, places, gradient)
+    # A product with the members of each place: on a GPU, adding row by row would have no fixed order.
+    flat = gradient.reshape(len(gradient), gradient.shape[1:].numel())
+    taken = places == torch.arange(room, device=places.device).unsqueeze(1)
+    return (taken.to(flat) @ flat).view(room, *gradient.shape[1:])
 
 
 def _subtract(home: Tensor, rows: Tensor, change: Tensor, valid: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Captured:
         if not self.enabled or not inputs[0].is_cuda:
             return self.function(*inputs)
         if layout != self._layout:
-            self._layout = layout
+            self._layout, self._memory = layout, None  # memory whose graphs are gone may not be taken again
             self._recordings.clear()
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
         recording = self._recordings.setdefault(shapes, _Recording())
@@ -87,12 +88,17 @@ class Captured:
         return outputs
 
     def _record(self, recording: _Recording, inputs: tuple[Tensor, ...]) -> None:
-        torch.cuda.synchronize(inputs[0].device)
+        device = inputs[0].device
+        gc.collect()  # a learner that is gone holds graphs in a cycle, and they may not be freed while one is recorded
+        torch.cuda.synchronize(device)
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         recording.inputs = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
-        # Graphs of one learner never run at the same time, so they may share their memory.
-        with torch.cuda.graph(graph, pool=self._memory, stream=self._stream):
+        # Graphs of one learner never run at the same time, so they may share their memory. Other threads, which read
+        # images ahead, may go on meanwhile. The outer stream is there to come back to if recording fails.
+        here = torch.cuda.stream(torch.cuda.current_stream(device))
+        there = torch.cuda.graph(graph, pool=self._memory, stream=self._stream, capture_error_mode="thread_local")
+        with here, there:
             recording.outputs = self.function(*recording.inputs)
         recording.graph = graph

@@ -126,7 +126,7 @@ class ConvPrompts:
         own = torch.arange(self.frozen, self.keys.count, device=self.keys.rows.device)
         names = self.tables() if keys else [name for name in self.tables() if name != "keys"]
         parts = {name: Part.whole(tensor) for name, tensor in self.shared.items()}
-        return parts | {name: Part.of_rows(self.tables()[name].rows, own) for name in names}
+        return parts | {name: Part.of_rows(self.tables()[name].rows, own, settled=True) for name in names}
 
     def additions(self, live: Mapping[str, Part] | None = None) -> dict[int, Additions]:
         """What to add inside the prompted blocks in one pass, through the leaves of `live` where given."""

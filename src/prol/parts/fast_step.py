@@ -41,5 +41,6 @@ class FastStep:
         return {name: float(value) for name, value in self._last.items()}
 
     def restore(self, report: Mapping[str, float]) -> None:
-        """Takes over what `report` gave."""
+        """Takes over what `report` gave; what was under way belongs to another state."""
         self._last = dict(report)
+        self._watch.forget()

@@ -42,6 +42,7 @@ class TaskHeads:
         self._live_first = torch.zeros((), dtype=torch.long, device=device)
         self._count = torch.zeros((), dtype=torch.long, device=device)
         self._offsets = torch.arange(LIVE_ROOM, device=device)
+        self._by_length = {LIVE_ROOM: self._offsets}
         self._live_task = torch.zeros(1, dtype=torch.long, device=device)
         self._task_of = RowTable((), device, torch.long, ROOM)
 
@@ -68,8 +69,8 @@ class TaskHeads:
         length = LIVE_ROOM
         while length < self.weight.count - live_first:
             length *= 2
-        if length != len(self._offsets):
-            self._offsets = torch.arange(length, device=self._offsets.device)
+        # One tensor a length, kept for good: what was captured with a length is valid again when that comes back.
+        self._offsets = self._by_length.setdefault(length, torch.arange(length, device=self._offsets.device))
         self._live_first.fill_(live_first)
         self._count.fill_(self.weight.count)
         self._live_task.fill_(len(self.first_rows) - 1)

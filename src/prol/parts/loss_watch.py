@@ -50,14 +50,26 @@ class LossWatch:
         while self._under_way:
             self._look()
 
+    def forget(self) -> None:
+        """Drops what is under way."""
+        self._under_way.clear()
+
     def _look(self) -> None:
         noted = self._under_way.popleft()
         noted.ready.synchronize()
-        _require_finite(float(noted.value), noted.step, self.lr)
+        if not _finite(float(noted.value)):
+            raise ValueError(
+                f"the loss was not finite at step {noted.step} of a task, in a chunk handed over before; nothing was "
+                f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
+            )
+
+
+def _finite(loss: float) -> bool:
+    return loss - loss == 0
 
 
 def _require_finite(loss: float, step: int, lr: float) -> None:
-    if loss - loss != 0:  # infinity and NaN
+    if not _finite(loss):
         raise ValueError(
             f"the loss is not finite at step {step} of this task; nothing was learnt from it: lower lr={lr}"
         )

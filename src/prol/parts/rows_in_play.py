@@ -74,9 +74,9 @@ class RowsInPlay:
         """The rows that have a place, in its order."""
         return self.rows[: int(self.count)]
 
-    def load(self, rows: Tensor, room: int) -> None:
-        """Takes over what `taken` gave, with as much room as there was."""
-        self.rows = _longer(rows, room, 0)
+    def load(self, rows: Tensor) -> None:
+        """Takes over what `taken` gave."""
+        self.rows = _longer(rows, max(len(rows), LEAST), 0)
         self.count.fill_(len(rows))
         self._taken_at_most = len(rows)
         self._place_of = rows.new_full((int(rows.max()) + 1 if len(rows) else 0,), -1)

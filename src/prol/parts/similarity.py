@@ -36,7 +36,8 @@ def shared_first_hit_factor(cosine: Tensor, hits: Tensor) -> Tensor:
     Its value is the cosine of the last sample in `hits` (those whose nearest key is candidate number 0), or zero
     without any; its gradient reaches the cosine of every hit in full.
     """
-    last = torch.where(hits, torch.arange(len(hits), device=hits.device), -1).amax()
+    place = torch.arange(len(hits), device=hits.device)
+    last = place == torch.where(hits, place, -1).amax()
     total = (cosine * hits).sum()
-    shared = total + (cosine[last.clamp(min=0)] * (last >= 0) - total).detach()
+    shared = total + ((cosine * last).sum() - total).detach()
     return shared.expand_as(cosine)
