@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from prol.parts.losses import require_finite
 
 LAG = 2
 """Steps that may be under way while the host prepares the next one."""
@@ -32,7 +35,7 @@ class LossWatch:
 
     def note(self, loss: Tensor, step: int) -> None:
         if not loss.is_cuda:
-            _require_finite(float(loss), step, self.lr)
+            require_finite(loss, step, self.lr)
             return
         value = torch.empty((), dtype=loss.dtype, pin_memory=True)
         value.copy_(loss, non_blocking=True)
@@ -57,19 +60,8 @@ class LossWatch:
     def _look(self) -> None:
         noted = self._under_way.popleft()
         noted.ready.synchronize()
-        if not _finite(float(noted.value)):
+        if not math.isfinite(float(noted.value)):
             raise ValueError(
                 f"the loss was not finite at step {noted.step} of a task, in a chunk handed over before; nothing was "
                 f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
             )
-
-
-def _finite(loss: float) -> bool:
-    return loss - loss == 0
-
-
-def _require_finite(loss: float, step: int, lr: float) -> None:
-    if not _finite(loss):
-        raise ValueError(
-            f"the loss is not finite at step {step} of this task; nothing was learnt from it: lower lr={lr}"
-        )
