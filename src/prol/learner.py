@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from prol.backbones.upload import upload
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
 
@@ -91,7 +92,7 @@ class Learner(ABC):
         try:
             if new:
                 self._meet(new)
-            self._learn(pixels, torch.tensor([self.row_of[name] for name in names], device=self.backbone.device))
+            self._learn(pixels, upload(torch.tensor([self.row_of[name] for name in names]), self.backbone.device))
             if before is not None:
                 self._settle()  # classes that came with a step that failed must go with it
         except Exception:  # a step that failed, such as one whose loss is not finite, leaves no trace

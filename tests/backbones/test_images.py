@@ -128,7 +128,7 @@ def test_where_both_readings_fit_arrays_are_channels_last_and_tensors_channels_f
 
 
 @pytest.mark.parametrize("form", ["array", "tensor", "list of arrays", "list of tensors", "grey array"])
-def test_what_is_read_shares_no_memory_with_what_was_handed_over(form: str) -> None:
+def test_reading_copies_nothing(form: str) -> None:
     original = COLOUR.copy()
     handed_over: Any = {
         "array": original,
@@ -140,7 +140,14 @@ def test_what_is_read_shares_no_memory_with_what_was_handed_over(form: str) -> N
     read = read_images(handed_over)
     before = [image.clone() for image in read]
     original[:] = 255 - original
-    assert all(torch.equal(a, b) for a, b in zip(read, before, strict=True))
+    assert all(torch.equal(a, 255 - b) for a, b in zip(read, before, strict=True))
+
+
+def test_arrays_that_may_not_be_written_or_run_backwards_are_read_too() -> None:
+    fixed = COLOUR.copy()
+    fixed.setflags(write=False)
+    check(read_images(fixed), list(COLOUR))
+    check(read_images(COLOUR[::-1, :, ::-1]), list(COLOUR[::-1, :, ::-1]))
 
 
 def test_reading_does_not_change_what_was_handed_over() -> None:

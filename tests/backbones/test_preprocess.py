@@ -17,6 +17,7 @@ from torch import Tensor
 import prol
 from prol.backbones import Preprocessing, ViT, augmented_input, evaluation_input
 from prol.backbones.images import read_images
+from prol.backbones.preprocess import _random_boxes
 
 CPU = torch.device("cpu")
 PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -260,3 +261,42 @@ def test_photographs_are_resampled_one_by_one_to_the_same_values(monkeypatch: py
     together = evaluation_input(pixels, how, torch.device("cpu"), torch.float32)
     monkeypatch.setattr("prol.backbones.preprocess._MOST_PIXELS", 1)
     torch.testing.assert_close(evaluation_input(pixels, how, torch.device("cpu"), torch.float32), together)
+
+
+def test_channels_last_and_channels_first_images_give_the_same_bits() -> None:
+    array = np.random.default_rng(1).integers(0, 256, (6, 20, 30, 3), np.uint8)
+    lists = read_images(array), read_images(torch.from_numpy(array.transpose(0, 3, 1, 2).copy()))
+    one, other = (evaluation_input(images, Preprocessing(size=16), CPU, torch.float32) for images in lists)
+    assert torch.equal(one, other)
+
+
+def test_images_of_the_networks_own_size_are_not_resampled() -> None:
+    array = np.random.default_rng(1).integers(0, 256, (2, 16, 16, 3), np.uint8)
+    how = Preprocessing(size=16, mean=(0.0,) * 3, std=(1.0,) * 3)
+    shown = evaluation_input(read_images(array), how, CPU, torch.float32)
+    assert torch.equal(shown, torch.from_numpy(array).permute(0, 3, 1, 2).float() / 255)
+
+
+def test_images_of_several_sizes_come_out_in_their_own_order() -> None:
+    sizes = [(9, 9), (12, 20), (9, 9), (30, 7), (12, 20)]
+    images = [torch.full((3, *size), 50 * i, dtype=torch.uint8) for i, size in enumerate(sizes)]
+    how = Preprocessing(size=8, mean=(0.0,) * 3, std=(1.0,) * 3)
+    shown = evaluation_input(images, how, CPU, torch.float64)
+    torch.testing.assert_close(shown[:, 0, 4, 4] * 255, torch.arange(5).double() * 50)
+    drawn = augmented_input(images, how, CPU, torch.float64, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(drawn[:, 2, 4, 4] * 255, torch.arange(5).double() * 50)
+
+
+def test_a_mirrored_crop_is_the_crop_from_right_to_left() -> None:
+    image, seen = pixels(24, 24), set()
+    for seed in range(12):
+        shown = augment([image, image.flip(2)], seed=seed)
+        random = torch.Generator().manual_seed(seed)
+        boxes = _random_boxes(torch.full((2, 2), 24.0, dtype=torch.float64), random)
+        mirrored = bool((torch.rand(2, generator=random) < 0.5)[0])
+        seen.add(mirrored)
+        (top, height), (left, width) = boxes[0].int().tolist()
+        crop = image[:, top : top + height, left : left + width].unsqueeze(0).double() / 255
+        expected = torch.nn.functional.interpolate(crop, (16, 16), mode="bilinear", antialias=True)[0]
+        torch.testing.assert_close(shown[0], expected.flip(2) if mirrored else expected, rtol=0, atol=1e-6)
+    assert seen == {True, False}

@@ -108,8 +108,8 @@ class Compare:
 
 def compare_first_batch(compare: Compare, learner: PROL, chunk: Tensor, labels: Tensor, task: int) -> None:
     inputs = evaluation_input(learner.backbone.read(chunk), learner.preprocessing, torch.device("cpu"), compare.dtype)
-    values, parts = learner.network.losses(inputs, labels)
-    gradients = as_recorded(compare, learner, part_gradients(values["total"], parts), task)
+    total, _, parts = learner.network.losses(*learner.network.query(inputs), labels)
+    gradients = as_recorded(compare, learner, part_gradients(total, parts), task)
     compare(f"step0.task{task}.cls_features", learner.network.query(inputs)[1])
     compare_first_forward(compare, learner, inputs, labels, task)
     for name, part in parts.items():

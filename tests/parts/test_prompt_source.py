@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from golden_files import golden
-from prol.parts.prompt_source import Chosen, Factor, Generator, PromptShape, PromptSource, nearest
+from prol.parts.prompt_source import Chosen, Factor, Generator, PromptShape, PromptSource, make_prefixes, nearest
 from prol.parts.similarity import cosine_pairs, cosine_to_all
 
 CPU = torch.device("cpu")
@@ -84,10 +84,10 @@ def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> Non
     torch.testing.assert_close(
         cosine_pairs(query, source.keys.rows[rows]).double(), recorded["intended.eval.s"], rtol=0, atol=1e-6
     )
-    own = stacked(source.prefixes(query, choose(source, rows), source.generator))
+    own = stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator))
     close(own, "intended.eval.P", dtype)
     summed = make(layer_sum=True, dtype=dtype)
-    inserted = stacked(summed.prefixes(query, choose(summed, rows), summed.generator))
+    inserted = stacked(make_prefixes(summed.shape, query, choose(summed, rows), summed.generator))
     close(inserted, "intended.eval.inserted", dtype)
 
 
@@ -110,7 +110,7 @@ def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) ->
     query = features(dtype)[recorded["train_task2.rows"]]
     rows = nearest(source.cosines(query)[:, :8], of_task_two(query))
     assert torch.equal(rows, recorded["intended.train_task2.class"])
-    own = stacked(source.prefixes(query, choose(source, rows), source.generator, first_candidate=4))
+    own = stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator, first_candidate=4))
     close(own, "intended.train_task2.P", dtype)
     close(cosine_pairs(query, source.keys.rows[rows]), "intended.train_task2.s", dtype)
 
@@ -119,7 +119,7 @@ def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) ->
 def test_released_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
     source, query = make("released", dtype=dtype), features(dtype)
     rows = nearest(source.cosines(query))
-    close(stacked(source.prefixes(query, choose(source, rows), source.generator)), "released.eval.P", dtype)
+    close(stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator)), "released.eval.P", dtype)
 
 
 @DTYPES
@@ -128,7 +128,7 @@ def test_released_prompts_collapse_to_the_shifters_when_no_sample_is_nearest_to_
     query = features(dtype)[golden("prompt_generation")["released.eval_no_class0.rows"]]
     rows = nearest(source.cosines(query))
     assert 0 not in rows
-    prompts = stacked(source.prefixes(query, choose(source, rows), source.generator))
+    prompts = stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator))
     close(prompts, "released.eval_no_class0.P", dtype)
     assert torch.equal(prompts[..., 0, :], torch.zeros_like(prompts[..., 0, :]))
     shifters = source.shifter.rows[rows][:, None, :, None, 1:, None]
@@ -141,7 +141,7 @@ def test_released_prompts_in_training_take_the_rows_of_the_first_task(dtype: tor
     query = features(dtype)[golden("prompt_generation")["train_task2.rows"]]
     rows = nearest(source.cosines(query)[:, :8], of_task_two(query))
     chosen = choose(source, rows, table_rows=rows - 4)
-    prompts = stacked(source.prefixes(query, chosen, source.generator, first_candidate=4))
+    prompts = stacked(make_prefixes(source.shape, query, chosen, source.generator, first_candidate=4))
     close(prompts, "released.train_task2.P", dtype)
 
 
@@ -166,30 +166,30 @@ def test_a_factor_of_one_leaves_the_generated_values_and_zero_leaves_the_shifter
     one, zero, plain = make("one"), make("zero"), make()
     rows = nearest(plain.cosines(query))
     strength = cosine_pairs(query, plain.keys.rows[rows]).view(-1, 1, 1, 1, 1)
-    of_one = stacked(one.prefixes(query, choose(one, rows), one.generator))
-    of_plain = stacked(plain.prefixes(query, choose(plain, rows), plain.generator))
+    of_one = stacked(make_prefixes(one.shape, query, choose(one, rows), one.generator))
+    of_plain = stacked(make_prefixes(plain.shape, query, choose(plain, rows), plain.generator))
     torch.testing.assert_close(of_one[..., 0, :] * strength, of_plain[..., 0, :], rtol=0, atol=1e-12)
-    of_zero = stacked(zero.prefixes(query, choose(zero, rows), zero.generator))
+    of_zero = stacked(make_prefixes(zero.shape, query, choose(zero, rows), zero.generator))
     assert torch.equal(of_zero[..., 0, :], torch.zeros_like(of_zero[..., 0, :]))
     torch.testing.assert_close(of_zero[:, 0, 0, 0, 1:, 0], zero.shifter.rows[rows][:, 0, 1:], rtol=0, atol=0)
 
 
 def test_without_keys_every_position_is_the_generated_value() -> None:
     source, query = make(), features()
-    prompts = stacked(source.prefixes(query, None, source.generator))
+    prompts = stacked(make_prefixes(source.shape, query, None, source.generator))
     assert torch.equal(prompts, prompts[..., :1, :].expand_as(prompts))
     of_one = make("one")
     rows = nearest(of_one.cosines(query))
-    expected = stacked(of_one.prefixes(query, choose(of_one, rows), of_one.generator))[..., 0, :]
+    expected = stacked(make_prefixes(of_one.shape, query, choose(of_one, rows), of_one.generator))[..., 0, :]
     torch.testing.assert_close(prompts[..., 0, :], expected, rtol=0, atol=0)
 
 
 def test_without_a_bias_the_generator_is_linear() -> None:
     source, query = make("one", bias=False), features()
-    once, twice = (stacked(source.prefixes(q, None, source.generator)) for q in (query, 2 * query))
+    once, twice = (stacked(make_prefixes(source.shape, q, None, source.generator)) for q in (query, 2 * query))
     torch.testing.assert_close(twice, 2 * once, rtol=0, atol=1e-12)
     biased = make("one")
-    assert not torch.allclose(once, stacked(biased.prefixes(query, None, biased.generator)))
+    assert not torch.allclose(once, stacked(make_prefixes(biased.shape, query, None, biased.generator)))
 
 
 @pytest.mark.parametrize("detach", [False, True])
@@ -200,7 +200,7 @@ def test_the_factor_moves_keys_unless_it_is_detached(detach: bool) -> None:
     keys = source.keys.rows[rows].requires_grad_()
     weight = source.generator.weight.clone().requires_grad_()
     chosen = Chosen(rows, keys, source.scaler.rows[rows], source.shifter.rows[rows])
-    prompts = stacked(source.prefixes(query, chosen, Generator(weight, source.generator.bias)))
+    prompts = stacked(make_prefixes(source.shape, query, chosen, Generator(weight, source.generator.bias)))
     of_keys, of_weight = torch.autograd.grad(prompts.sum(), [keys, weight], allow_unused=True)
     assert (of_keys is None) == detach
     assert of_weight.abs().max() > 0

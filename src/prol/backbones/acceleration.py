@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -32,8 +32,11 @@ class Acceleration:
         return cls(compiled=gpu, captured=gpu)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
 @cache
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: F) -> F:
     """The function through torch's compiler, once for each combination of shapes it is called with.
 
     Where that fails, as without a C compiler, a warning says so and the function runs as it is.
@@ -58,4 +61,4 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
                 warnings.warn(f"the network cannot be compiled here and runs as it is: {first}", stacklevel=2)
         return function(*arguments)
 
-    return call
+    return cast(F, call)

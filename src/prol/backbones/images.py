@@ -12,7 +12,9 @@ from prol.pictures import rgb_array
 
 
 def read_images(images: Any) -> list[Tensor]:
-    """Validated images as uint8 tensors `[3, H, W]` that share no memory with what was handed over.
+    """Validated images as uint8 tensors `[3, H, W]`, which may share memory with what was handed over.
+
+    Nothing is copied here: who keeps an image beyond the call that it was handed to must copy it.
 
     Accepts a batch `[N, H, W, C]`, `[N, C, H, W]` or `[N, H, W]` (array or tensor), or a list of single images (arrays,
     tensors, PIL images). C may be 1 (grey), 3, or 4 (alpha is dropped). Where both readings of an axis order are
@@ -54,8 +56,10 @@ def _as_tensor(values: np.ndarray[Any, Any] | Tensor) -> Tensor:
         nan = "float" in kind and bool((values.isnan() if isinstance(values, Tensor) else np.isnan(values)).any())
         advice = "convert them with (images * 255).round() to uint8" if "float" in kind else "convert them to uint8"
         raise ValueError(f"images must be uint8 with values 0 to 255, got {kind}{' with NaN' if nan else ''}; {advice}")
-    # A copy: the caller may change or free its buffer while a learner is still at work.
-    return values.detach().clone() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+    if isinstance(values, Tensor):
+        return values.detach()
+    plain = values.flags.writeable and all(stride >= 0 for stride in values.strides)  # torch wants no other arrays
+    return torch.from_numpy(values if plain else values.copy())
 
 
 def _to_rgb(image: Tensor, channels_last: bool) -> Tensor:

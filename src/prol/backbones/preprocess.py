@@ -1,19 +1,17 @@
-"""From uint8 images of any size to the network's input, in batches on the device.
-
-Every resize, crop and flip is one weighted sum over source rows and one over source columns. The weights are those of
-an antialiased triangle (bilinear) or cubic (bicubic) filter, so that a batch with a different crop for each image is
-two matrix products.
-"""
+"""From uint8 images of any size to the network's input, in batches on the device."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from prol.backbones.resampling import filter_weights, resample
+from prol.backbones.upload import upload, upload_stacked
 
 InputRange = Literal["backbone", "unit", "symmetric"]
 Augment = Literal["none", "crop_flip"]
@@ -48,23 +46,60 @@ class Preprocessing:
 
 def evaluation_input(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The deterministic transform: `[N, 3, size, size]`."""
-    sides = torch.tensor([image.shape[-2:] for image in pixels])
-    # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
-    resized = sides * math.floor(how.size / how.crop_pct) // sides.amin(1, keepdim=True)
-    scale = sides.double() / resized
-    boxes = torch.stack([((resized - how.size) / 2).round() * scale, how.size * scale], dim=2)
-    return _resample(pixels, boxes, how, how.interpolation, device, dtype)
+    groups, found = _groups(pixels), []
+    for members in groups:
+        height, width = pixels[members[0]].shape[-2:]
+        rows, columns = (_central_weights(side, min(height, width), how, device, dtype) for side in (height, width))
+        found.append(_scaled(upload_stacked([pixels[i] for i in members], device), rows, columns, how, dtype))
+    return _in_order(found, groups)
 
 
 def augmented_input(
     pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
 ) -> Tensor:
     """Random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear) and a flip half of the time."""
-    sides = torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64)
-    boxes = _random_boxes(sides, random)
-    inputs = _resample(pixels, boxes, how, "bilinear", device, dtype, crop_first=True)
-    flip = (torch.rand(len(pixels), generator=random) < 0.5).to(device)
-    return torch.where(flip[:, None, None, None], inputs.flip(3), inputs)
+    boxes = _random_boxes(torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64), random)
+    mirrored = torch.rand(len(pixels), generator=random) < 0.5
+    groups, found = _groups(pixels), []
+    for members in groups:
+        height, width = pixels[members[0]].shape[-2:]
+        drawn = torch.cat([boxes[members].flatten(1), mirrored[members].unsqueeze(1)], dim=1)
+        drawn = upload(drawn, device)  # one small copy; the weights are made where they are used
+        rows = filter_weights(drawn[:, 0:2], height, how.size, "bilinear", crop_first=True)
+        columns = filter_weights(drawn[:, 2:4], width, how.size, "bilinear", crop_first=True, mirrored=drawn[:, 4] > 0)
+        batch = upload_stacked([pixels[i] for i in members], device)
+        found.append(_scaled(batch, rows.to(dtype), columns.to(dtype), how, dtype))
+    return _in_order(found, groups)
+
+
+@lru_cache(maxsize=64)
+def _central_weights(
+    side: int, shorter: int, how: Preprocessing, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    """Weights `[1, size, side]` of the resized image's centre along one side; None where it stays as it is."""
+    # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
+    resized = side * math.floor(how.size / how.crop_pct) // shorter
+    if resized == side == how.size:
+        return None
+    scale = side / resized
+    box = torch.tensor([[round((resized - how.size) / 2) * scale, how.size * scale]], dtype=torch.float64)
+    return filter_weights(box, side, how.size, how.interpolation, crop_first=False).to(device, dtype)
+
+
+@lru_cache(maxsize=16)
+def _range(how: Preprocessing, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Mean and deviation `[3, 1, 1]`."""
+    mean, std = (torch.tensor(values, device=device, dtype=dtype).view(3, 1, 1) for values in (how.mean, how.std))
+    return mean, std
+
+
+def _scaled(
+    batch: Tensor, rows: Tensor | None, columns: Tensor | None, how: Preprocessing, dtype: torch.dtype
+) -> Tensor:
+    """Bytes `[N, 3, H, W]`, resampled and in the network's range."""
+    mean, std = _range(how, batch.device, dtype)
+    resized = resample(batch.to(dtype).div_(255), rows, columns)
+    return (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
 
 
 def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Tensor:
@@ -87,68 +122,21 @@ def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Te
     return torch.stack([place, length], dim=2)
 
 
-def _resample(
-    pixels: list[Tensor],
-    boxes: Tensor,
-    how: Preprocessing,
-    interpolation: str,
-    device: torch.device,
-    dtype: torch.dtype,
-    crop_first: bool = False,
-) -> Tensor:
-    """Resamples box n of image n to `[3, size, size]`; images of one shape are done together."""
+def _groups(pixels: list[Tensor]) -> list[list[int]]:
+    """Which images are of one shape and are done together; large photographs are taken one by one."""
     by_shape: dict[torch.Size, list[int]] = {}
     for i, image in enumerate(pixels):
         by_shape.setdefault(image.shape, []).append(i)
-    out = torch.empty(len(pixels), 3, how.size, how.size, device=device, dtype=dtype)
-    mean, std = (torch.tensor(v, device=device, dtype=dtype).view(3, 1, 1) for v in (how.mean, how.std))
-    for shape, rows in _bounded(by_shape):
-        batch = torch.stack([pixels[i] for i in rows]).to(device).to(dtype).div_(255)  # bytes travel, not floats
-        place = boxes[rows]
-        weights = [
-            filter_weights(place[:, axis], shape[axis + 1], how.size, interpolation, crop_first).to(device, dtype)
-            for axis in (0, 1)
-        ]
-        # Rows first, then columns: [N, 1, S, H] @ [N, 3, H, W] @ [N, 1, W, S].
-        resized = weights[0].unsqueeze(1) @ batch @ weights[1].transpose(1, 2).unsqueeze(1)
-        out[rows] = (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
-    return out
-
-
-def _bounded(by_shape: dict[torch.Size, list[int]]) -> Iterator[tuple[torch.Size, list[int]]]:
-    """The same groups, cut so that one is not much above `_MOST_PIXELS`: large photographs go one by one."""
-    for shape, rows in by_shape.items():
+    groups = []
+    for shape, members in by_shape.items():
         most = max(1, _MOST_PIXELS // (shape[1] * shape[2]))
-        for start in range(0, len(rows), most):
-            yield shape, rows[start : start + most]
+        groups += [members[start : start + most] for start in range(0, len(members), most)]
+    return groups
 
 
-def filter_weights(boxes: Tensor, source: int, size: int, interpolation: str, crop_first: bool) -> Tensor:
-    """Weights `[N, size, source]` that resample `boxes[n] = (start, length)` of a line of `source` pixels.
-
-    With `crop_first`, pixels outside the box do not count; otherwise the filter may look beyond its edges.
-    """
-    start, length = boxes[:, :1], boxes[:, 1:]
-    scale = length / size
-    stretch = scale.clamp(min=1.0)
-    centre = start + (torch.arange(size, dtype=torch.float64) + 0.5) * scale
-    pixel = torch.arange(source, dtype=torch.float64) + 0.5
-    distance = ((pixel - centre.unsqueeze(2)) / stretch.unsqueeze(2)).abs()
-    weights = _KERNELS[interpolation](distance)
-    if crop_first:
-        inside = (pixel > start) & (pixel < start + length)
-        weights = weights * inside.unsqueeze(1)
-    return weights / weights.sum(2, keepdim=True)
-
-
-def _triangle(x: Tensor) -> Tensor:
-    return (1 - x).clamp(min=0)
-
-
-def _cubic(x: Tensor, a: float = -0.5) -> Tensor:
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = (((x - 5) * x + 8) * x - 4) * a
-    return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
-
-
-_KERNELS = {"bilinear": _triangle, "bicubic": _cubic}
+def _in_order(found: list[Tensor], groups: list[list[int]]) -> Tensor:
+    """The groups' results as one batch, in the images' own order."""
+    if len(found) == 1:
+        return found[0]
+    order = torch.tensor([i for members in groups for i in members]).argsort()
+    return torch.cat(found)[upload(order, found[0].device)]

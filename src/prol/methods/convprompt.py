@@ -127,7 +127,7 @@ class ConvPrompt(Learner):
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.source.keys.count, self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, inputs, rows)
+        self._take_step(layout, self.clock.steps, lambda: inputs, rows)
         self.clock.steps += 1
         if self.options.generators == "auto":
             self._look_at(inputs, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -94,7 +95,7 @@ class Finetune(Learner):
         self.head.append(len(names), self.random, HEAD_DEVIATION)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, inputs, rows)
         self.clock.steps += 1
@@ -111,9 +112,7 @@ class Finetune(Learner):
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
         self.adam.begin_step(values["total"].detach().isfinite())
         self.adam.update_together("trunk", list(trunk.values()), [gradients[name] for name in trunk], lr)
-        for name, part in parts.items():
-            if name not in trunk:
-                self.adam.update(name, part, gradients[name], lr)
+        self.adam.update_all({name: part for name, part in parts.items() if name not in trunk}, gradients, lr)
         self._renew_working_weights()
         values = {name: value.detach() for name, value in values.items()}
         return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}

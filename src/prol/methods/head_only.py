@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -67,7 +68,7 @@ class HeadOnly(Learner):
         self.bias = RowTable((), backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
-        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, options.lr)
+        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, options.lr, self._look)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -89,15 +90,17 @@ class HeadOnly(Learner):
         self.bias.append(torch.zeros(len(names)))
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, inputs, rows)
         self.clock.steps += 1
 
-    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    @torch.no_grad()
+    def _look(self, inputs: Tensor) -> dict[str, Tensor]:
+        return {"features": self.backbone.features(inputs)}
+
+    def _one_step(self, features: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
-        with torch.no_grad():
-            features = self.backbone.features(inputs)
         every = torch.arange(len(self.classes), device=rows.device)
         parts = {"weight": Part.whole(self.weight.rows), "bias": Part.whole(self.bias.rows)}
         logits = F.linear(features, parts["weight"].leaf, parts["bias"].leaf)
@@ -107,8 +110,7 @@ class HeadOnly(Learner):
         lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
         gradients = part_gradients(total, parts)
         self.adam.begin_step(total.detach().isfinite())
-        for name, part in parts.items():
-            self.adam.update(name, part, gradients[name], lr)
+        self.adam.update_all(parts, gradients, lr)
         values = {"inter": inter.detach(), "intra": intra.detach(), "total": total.detach()}
         return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
 

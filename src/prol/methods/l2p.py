@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, head_parts, initial
+from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, frozen_pass, head_parts, initial
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
@@ -79,7 +80,9 @@ class L2P(Learner):
         self.head = LinearHead(backbone.width, device, dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, self.backbone.acceleration.captured, options.lr)
+        self._take_step = FastStep(
+            self._one_step, self.backbone.acceleration.captured, options.lr, frozen_pass(self.backbone)
+        )
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -100,16 +103,14 @@ class L2P(Learner):
         self.head.append(len(names), self.random)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, inputs, rows)
         self.clock.steps += 1
 
-    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def _one_step(self, tokens: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
         with torch.no_grad():
-            tokens = self.backbone.embed(inputs)
-            query = self.backbone.encode(tokens).feature
             chosen = self._choose(query, o.train_selection)
         taken = chosen.flatten()
         parts = {"prompts": Part.of_rows(self.prompts, taken), "keys": Part.of_rows(self.keys, taken)}

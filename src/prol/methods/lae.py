@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -116,7 +117,7 @@ class LAE(Learner):
     # One step
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self._waits(), self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, inputs, rows)
         self.clock.steps += 1
@@ -133,8 +134,7 @@ class LAE(Learner):
         if o.clip is not None:
             gradients = clip_together(gradients, o.clip)
         self.adam.begin_step(valid)
-        for name, part in parts.items():
-            self.adam.update(name, part, gradients[name], o.rate)
+        self.adam.update_all(parts, gradients, o.rate)
         move_towards(self.slow, self.online, valid.double() * (1 - o.decay))
         self.seen.rows[rows] = self.seen.rows[rows] | valid
         lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -15,10 +16,11 @@ from prol.learner import Amount, Footprint, Learner, State
 from prol.methods.prol_network import PromptedNetwork
 from prol.methods.prol_options import PROLOptions, read_prol_options
 from prol.parts import losses
-from prol.parts.adam import Adam, Part, gathered_rows, part_gradients
+from prol.parts.adam import Adam, gathered_rows, part_gradients
 from prol.parts.captured import Captured
 from prol.parts.fast_step import FastStep
 from prol.parts.hard_soft import HardSoft
+from prol.parts.heads import head_logits
 from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.tasks import TaskClock
@@ -57,10 +59,10 @@ class PROL(Learner):
         self.network = PromptedNetwork(backbone, o, self.random)
         self.source, self.heads, self.working = self.network.source, self.network.heads, self.network.working
         device = backbone.device
-        self.adam = Adam(device)
+        self.adam = Adam(device, same_rows={"shifter": "scaler"})
         self.pace = HardSoft(o.threshold, o.t_max, o.hsu, device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, o.lr)
+        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, o.lr, self._see)
         self._answer = Captured(self._one_answer, backbone.acceleration.captured)
 
     # Classes and tasks
@@ -104,9 +106,11 @@ class PROL(Learner):
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
         if self.options.train_rows == "local" and bool((rows < self.clock.first_row).any()):
             raise ValueError("train_rows=local, as in preset released, cannot learn classes of earlier tasks again")
-        self._step(training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random), rows)
+        self._step(
+            partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random), rows
+        )
 
-    def _step(self, inputs: Tensor, rows: Tensor) -> None:
+    def _step(self, inputs: Callable[[], Tensor], rows: Tensor) -> None:
         self._make_room(len(rows))
         self._take_step(self._layout(), self.clock.steps, inputs, rows)
         self.clock.steps += 1
@@ -118,36 +122,38 @@ class PROL(Learner):
 
     def _make_room(self, samples: int) -> None:
         """Buffers for the rows that a step may bring into play: inside a captured step none can be made."""
-        touched = torch.zeros(samples, dtype=torch.long, device=self.backbone.device)
-        keys = touched.repeat(3 if self.clock.first_row and self.options.ort else 2)
-        tables = {"keys": (self.source.keys, keys)} if self.options.keys else {}
-        if self.options.keys and self.options.scalers:
-            tables |= {"scaler": (self.source.scaler, touched), "shifter": (self.source.shifter, touched)}
-        for name, (table, rows) in tables.items():
-            self.adam.make_room(name, Part.of_rows(table.buffer, rows))
+        o, source = self.options, self.source
+        tables = {"keys": source.keys} if o.keys else {}
+        if o.keys and o.scalers:
+            tables |= {"scaler": source.scaler, "shifter": source.shifter}
+        for name, table in tables.items():
+            times = 1 if name != "keys" else 3 if self.clock.first_row and o.ort else 2
+            self.adam.make_room(name, table.buffer, times * samples)
 
-    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def _see(self, inputs: Tensor) -> dict[str, Tensor]:
+        tokens, plain, query = self.network.query(inputs)
+        return {"tokens": tokens, "plain": plain, "query": query}
+
+    def _one_step(self, tokens: Tensor, plain: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
         """Losses and rates of one step, which has nothing but operations of fixed shape on the device.
 
         Where the loss is not finite nothing moves.
         """
-        values, parts = self.network.losses(inputs, rows)
-        valid = values["total"].detach().isfinite()
-        gradients = part_gradients(values["total"], parts)
+        total, values, parts = self.network.losses(tokens, plain, query, rows)
+        valid = total.detach().isfinite()
+        gradients = part_gradients(total, parts)
         if self.options.clip is not None:
             gradients = losses.clip_together(gradients, self.options.clip, gathered_rows(parts))
         # Samples of old classes alone do not tell how well the task is learnt.
-        self.pace.observe(values["ce"].detach(), counts=(rows >= self.network.first).any() & valid)
+        self.pace.observe(values["ce"], counts=(rows >= self.network.first).any() & valid)
         lr, norm_lr = self._rates()
         self.adam.begin_step(valid)
         norms = [name for name in parts if name.startswith("norm.")]
         self.adam.update_together("norm", [parts[name] for name in norms], [gradients[name] for name in norms], norm_lr)
-        for name, part in parts.items():
-            if name not in norms:
-                self.adam.update(name, part, gradients[name], lr)
+        self.adam.update_all({name: part for name, part in parts.items() if name not in norms}, gradients, lr)
         self._clamp()
         self.pace.advance(valid)
-        return {name: value.detach() for name, value in values.items()} | {"lr": lr, "lr_norm": norm_lr}
+        return values | {"total": total.detach(), "lr": lr, "lr_norm": norm_lr}
 
     def _rates(self) -> tuple[Tensor, Tensor]:
         """Learning rates in force: of the method's own parameters, and of the backbone's LayerNorms."""
@@ -182,8 +188,7 @@ class PROL(Learner):
         return self.heads.in_class_order(logits)
 
     def _one_answer(self, inputs: Tensor, query: Tensor | None = None) -> dict[str, Tensor]:
-        heads = self.heads
-        return {"logits": heads.wide_logits(self.network.features(inputs, query), heads.trained(), heads.columns())}
+        return {"logits": head_logits(self.network.features(inputs, query), self.heads.tensors())}
 
     def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor
 
 from prol.backbones import ViT
+from prol.backbones.acceleration import compiled
+from prol.methods.prol_losses import Judged, loss_terms
 from prol.methods.prol_options import PROLOptions
-from prol.parts import losses
 from prol.parts.adam import Part
 from prol.parts.heads import TaskHeads
-from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource, nearest
-from prol.parts.similarity import cosine_pairs
+from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource, make_prefixes, nearest
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PromptedNetwork:
@@ -48,30 +53,17 @@ class PromptedNetwork:
         self.first.fill_(first_row)
         self.has_old_classes, self.trains_generator = first_row > 0, number == 0
 
-    def losses(self, inputs: Tensor, rows: Tensor) -> tuple[dict[str, Tensor], dict[str, Part]]:
-        """Loss terms by name, and the trained parts they depend on."""
-        o, heads = self.options, self.heads
-        current = rows >= self.first  # samples of older classes enter L_inter only
-        tokens, plain, query = self.query(inputs)
+    def losses(
+        self, tokens: Tensor, plain: Tensor, query: Tensor, rows: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Part]]:
+        """The loss, its terms by name, and the trained parts it depends on; from what `query` gave, and class rows."""
+        heads, current = self.heads, rows >= self.first
         parts = self.parts()
-        taken, label_keys, old_keys = self.choose(query, rows, current, parts) if o.keys else (None, None, None)
+        taken, label_keys, old_keys = self.choose(query, rows, current, parts) if self.options.keys else (None,) * 3
         prompted = self.prompted(tokens, query, taken, parts, self.first)
-        columns, own = heads.columns(), heads.column_of(rows)
-        logits = heads.wide_logits(prompted, _head(parts), columns)
-
-        values = {name: logits.new_zeros(()) for name in ("sim", "ort", "gen")}
-        values["inter"] = losses.inter_task(logits, own)
-        values["intra"] = losses.intra_task(logits, own, columns >= self.first, current)
-        if o.gen:
-            values["gen"] = losses.generalisation(plain, prompted, o.gen_raw, o.gen_off_diagonal, current)
-        if label_keys is not None:
-            values["sim"] = losses.mean_over(cosine_pairs(query, label_keys), current)
-        if label_keys is not None and old_keys is not None:
-            old_keys = old_keys.detach() if o.ort_detach_old else old_keys
-            values["ort"] = losses.orthogonality(label_keys, old_keys, o.ort_raw, current)
-        values["ce"] = o.intra * values["intra"] + o.inter * values["inter"]
-        values["total"] = values["ce"] - o.sim * values["sim"] + o.ort * values["ort"] + o.gen * values["gen"]
-        return values, parts
+        judged = Judged(prompted, plain, query, heads.column_of(rows), current, self.first, label_keys, old_keys)
+        total, terms = self._fast(loss_terms)(self.options, heads.tensors(_head(parts)), judged)
+        return total, terms, parts
 
     def query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens, the untouched network's class feature, and what is compared with the keys."""
@@ -123,8 +115,12 @@ class PromptedNetwork:
         generator = self.source.generator
         if "generator.weight" in parts:
             generator = Generator(parts["generator.weight"].leaf, parts["generator.bias"].leaf)
-        prefixes = self.source.prefixes(query, chosen, generator, first_candidate)
-        return self.working.encode(tokens, prefixes).feature
+        prefixes = self._fast(make_prefixes)(self.source.shape, query, chosen, generator, first_candidate)
+        return self.working.encode(tokens, dict(enumerate(prefixes))).feature
+
+    def _fast(self, function: F) -> F:
+        """The function as the backbone's device is driven: through torch's compiler, or as it is."""
+        return compiled(function) if self.backbone.acceleration.compiled else function
 
     def parts(self) -> dict[str, Part]:
         """Trained parts that every chunk uses: the live head, LayerNorms, and in the first task the generator."""

@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, InputRange
+from prol.backbones import Augment, InputRange, ViT
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, gathered_rows, part_gradients
+from prol.parts.captured import Function
 from prol.parts.logit_masks import Mask
 
 Selection = Literal["per_sample", "batch_vote"]
@@ -71,6 +72,17 @@ def head_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
 
 
+def frozen_pass(vit: ViT) -> Function:
+    """What of a step the untouched network does: tokens `[B, N, D]` and the query `[B, D]` from a chunk's input."""
+
+    @torch.no_grad()
+    def see(inputs: Tensor) -> dict[str, Tensor]:
+        tokens = vit.embed(inputs)
+        return {"tokens": tokens, "query": vit.encode(tokens).feature}
+
+    return see
+
+
 def descend(
     values: Mapping[str, Tensor],
     parts: Mapping[str, Part],
@@ -90,8 +102,6 @@ def descend(
     norms = [name for name in parts if name.startswith("norm.")]
     rate = options.rate * norm_lr_factor
     adam.update_together("norm", [parts[name] for name in norms], [gradients[name] for name in norms], rate)
-    for name, part in parts.items():
-        if name not in norms:
-            adam.update(name, part, gradients[name], options.rate)
+    adam.update_all({name: part for name, part in parts.items() if name not in norms}, gradients, options.rate)
     lr = torch.full((), options.rate, dtype=torch.float64, device=valid.device)
     return {name: value.detach() for name, value in values.items()} | {"lr": lr}

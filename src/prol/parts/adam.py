@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.parts.rows_in_play import RowsInPlay
+from prol.parts.adam_moments import Moments
+from prol.parts.rows_in_play import LEAST, RowsInPlay
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -56,32 +57,57 @@ def gathered_rows(parts: Mapping[str, Part]) -> dict[str, Tensor]:
     return {name: part.rows for name, part in parts.items() if part.rows is not None and not part.settled}
 
 
-def adam_change(
-    gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, lr: float | Tensor, valid: Tensor | None = None
-) -> Tensor:
-    """Moves both moments on in place and returns what to subtract from the parameter; nothing of it if not `valid`."""
-    weights: tuple[float, float] | tuple[Tensor, Tensor] = (1 - BETA1, 1 - BETA2)
-    if valid is not None:
-        gradient = torch.where(valid, gradient, 0)
-        weights = valid.to(mean) * (1 - BETA1), valid.to(mean) * (1 - BETA2)
-        step, lr = step.clamp(min=1), lr * valid.double()
-    mean.lerp_(gradient, weights[0])
-    square.lerp_(gradient.square(), weights[1])
-    denominator = square.sqrt().div_((1 - BETA2**step).sqrt()).add_(EPSILON)
-    return mean.div(denominator).mul_(lr / (1 - BETA1**step))
+@dataclass(frozen=True)
+class Corrections:
+    """What one step's number and validity make of every part's change: computed once, used for all parts."""
+
+    weights: tuple[float, float] | tuple[Tensor, Tensor]
+    """Of the new gradient in both moments."""
+    mean: Tensor
+    """What the change is multiplied with: the first moments seen so far are a share of what they will be."""
+    square: Tensor
+    """The same for the root of the second moment, which is divided by it."""
+    valid: Tensor | None = None
+
+    @classmethod
+    def at(cls, step: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Corrections:
+        if valid is None:
+            return cls((1 - BETA1, 1 - BETA2), 1 / (1 - BETA1**step), (1 - BETA2**step).sqrt())
+        counts, step = valid.to(dtype), step.clamp(min=1)
+        weights = counts * (1 - BETA1), counts * (1 - BETA2)
+        return cls(weights, valid / (1 - BETA1**step), (1 - BETA2**step).sqrt(), valid)
+
+
+def adam_change(gradient: Tensor, mean: Tensor, square: Tensor, now: Corrections, lr: float | Tensor) -> Tensor:
+    """Moves both moments on in place and returns what to subtract from the parameter; nothing of it in a bad step."""
+    if now.valid is not None:
+        gradient = torch.where(now.valid, gradient, 0)
+    mean.lerp_(gradient, now.weights[0])
+    square.lerp_(gradient.square(), now.weights[1])
+    return mean.div(square.sqrt().div_(now.square).add_(EPSILON)).mul_(lr * now.mean)
 
 
 class Adam:
-    """One step counter, and moments by name. `begin_step` once a step, then `update` each trained part."""
+    """One step counter, and moments by name. `begin_step` once a step, then `update_all` trained parts of one rate.
 
-    def __init__(self, device: torch.device | None = None) -> None:
+    Args:
+        same_rows: names of tables whose rows always come with those of another one, and that one's names.
+    """
+
+    def __init__(self, device: torch.device | None = None, same_rows: Mapping[str, str] | None = None) -> None:
         self._device = device or torch.device("cpu")
+        self._same_rows = dict(same_rows or {})
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
-        self._moments: dict[str, tuple[Tensor, Tensor]] = {}
+        self._moments = Moments()
         self._in_play: dict[str, RowsInPlay] = {}
         self._valid: Tensor | None = None
-        self.moves = 0
+        self._now: Corrections | None = None
+        self._moves = 0
+
+    @property
+    def moves(self) -> int:
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
+        return self._moves + self._moments.moves
 
     @property
     def step(self) -> int:
@@ -91,75 +117,98 @@ class Adam:
     def reset(self) -> None:
         """Forgets everything, in place: whatever was captured goes on with the same buffers."""
         self._steps.zero_()
-        for moments in self._moments.values():
-            for moment in moments:
-                moment.zero_()
+        self._moments.clear()
         for in_play in self._in_play.values():
             in_play.clear()
 
     def begin_step(self, valid: Tensor | None = None) -> None:
         """With `valid`, a bool scalar on the device, a step that is not valid counts and moves nothing."""
         self._steps += 1 if valid is None else valid
-        self._valid = valid
+        self._valid, self._now = valid, None
 
-    def make_room(self, name: str, part: Part) -> None:
-        """Makes the buffers that `update` will need; to be called before each step that is replayed from a graph."""
-        if part.rows is None or part.settled:
-            shape = part.leaf.shape
-        else:
-            in_play = self._in_play.setdefault(name, RowsInPlay(part.home.device))
-            self.moves += in_play.room_for(len(part.rows), len(part.home))
-            shape = torch.Size((in_play.room, *part.leaf.shape[1:]))
-        if name not in self._moments or self._moments[name][0].shape != shape:
-            old, new = self._moments.get(name, ()), (part.home.new_zeros(shape), part.home.new_zeros(shape))
-            for before, after in zip(old, new, strict=False):
-                kept = min(len(before), len(after))  # a window may also become shorter, when nothing is in it
-                after[:kept] = before[:kept]
-            self._moments[name] = new
-            self.moves += 1
+    def make_room(self, name: str, home: Tensor, rows: int) -> None:
+        """Room for `rows` more of a table; to be called before each step that may be replayed from a graph."""
+        in_play = self._rows_of(name)
+        if name not in self._same_rows:
+            self._moves += in_play.room_for(rows, len(home))
+        if self._moments.shape(name) is not None:
+            self._moments.lay({name: torch.Size((in_play.room, *home.shape[1:]))}, home)
 
-    @torch.no_grad()
     def update(self, name: str, part: Part, gradient: Tensor, lr: float | Tensor) -> None:
         """Moves the stored tensor, or those of its rows that are in play, in place."""
-        if not (gradient.is_cuda and torch.cuda.is_current_stream_capturing()):
-            self.make_room(name, part)
-        if part.rows is None:
-            part.home.sub_(self._change(name, gradient, lr))
-        elif part.settled:
-            _subtract(part.home, part.rows, self._change(name, gradient, lr), part.rows >= 0)
-        else:
-            in_play = self._in_play[name]
-            places = in_play.places(part.rows, True if self._valid is None else self._valid)
-            everything = _summed(gradient, places, in_play.room)
-            _subtract(part.home, in_play.rows, self._change(name, everything, lr), in_play.is_taken())
+        self.update_all({name: part}, {name: gradient}, lr)
+
+    @torch.no_grad()
+    def update_all(self, parts: Mapping[str, Part], gradients: Mapping[str, Tensor], lr: float | Tensor) -> None:
+        """The same for many parts at one rate: their gradients are put end to end, and moved on as one."""
+        places = {name: self._places(name, part) for name, part in parts.items() if _in_play(part)}
+        dense = [
+            _summed(gradients[name], places[self._same_rows.get(name, name)], self._rows_of(name).room)
+            if _in_play(part)
+            else gradients[name]
+            for name, part in parts.items()
+        ]
+        for (name, part), change in zip(parts.items(), self._changes(list(parts), dense, lr), strict=True):
+            if _in_play(part):
+                in_play = self._rows_of(name)
+                _subtract(part.home, in_play.rows, change, in_play.is_taken())
+            elif part.rows is None:
+                part.home.sub_(change)
+            else:
+                _subtract(part.home, part.rows, change, part.rows >= 0)
 
     @torch.no_grad()
     def update_together(self, name: str, parts: list[Part], gradients: list[Tensor], lr: float | Tensor) -> None:
-        """The same for many whole tensors at one rate, as one long one: a few operations instead of a few for each."""
+        """The same for many whole tensors under one name."""
         if not parts:
             return
-        gradient = torch.cat([g.reshape(-1).to(part.home) for g, part in zip(gradients, parts, strict=True)])
-        if name in self._moments and self._moments[name][0].shape != gradient.shape:
-            raise ValueError(f"tensors that move together, {name!r}, must stay the same: their moments lie end to end")
-        if not (gradient.is_cuda and torch.cuda.is_current_stream_capturing()):
-            self.make_room(name, Part(gradient, gradient))
         homes = [part.home for part in parts]
-        pieces = torch.split(self._change(name, gradient, lr), [home.numel() for home in homes])
+        gradient = torch.cat([g.reshape(-1).to(home) for g, home in zip(gradients, homes, strict=True)])
+        if self._moments.shape(name) not in (None, gradient.shape):
+            raise ValueError(f"tensors that move together, {name!r}, must stay the same: their moments lie end to end")
+        pieces = torch.split(self._changes([name], [gradient], lr)[0], [home.numel() for home in homes])
         torch._foreach_sub_(homes, [piece.view_as(home) for piece, home in zip(pieces, homes, strict=True)])
 
-    def _change(self, name: str, gradient: Tensor, lr: float | Tensor) -> Tensor:
-        return adam_change(gradient, *self._moments[name], self._steps, lr, self._valid)
+    def _changes(self, names: list[str], gradients: list[Tensor], lr: float | Tensor) -> list[Tensor]:
+        """What to subtract from each of several parts, given dense gradients."""
+        if not names:
+            return []
+        if not (gradients[0].is_cuda and torch.cuda.is_current_stream_capturing()):
+            self._moments.lay({name: g.shape for name, g in zip(names, gradients, strict=True)}, gradients[0])
+        if self._now is None:
+            self._now = Corrections.at(self._steps, self._valid, gradients[0].dtype)
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        change = adam_change(flat, *self._moments.together(names), self._now, lr)
+        pieces = torch.split(change, [gradient.numel() for gradient in gradients])
+        return [piece.view_as(gradient) for piece, gradient in zip(pieces, gradients, strict=True)]
+
+    def _places(self, name: str, part: Part) -> Tensor:
+        """Where the rows of a part are in play; its table's buffers must have room for them."""
+        assert part.rows is not None
+        if name in self._same_rows:
+            return part.rows  # known under the other name
+        if not (part.home.is_cuda and torch.cuda.is_current_stream_capturing()):
+            self.make_room(name, part.home, len(part.rows))
+        return self._rows_of(name).places(part.rows, True if self._valid is None else self._valid)
+
+    def _rows_of(self, name: str) -> RowsInPlay:
+        name = self._same_rows.get(name, name)
+        if name not in self._in_play:
+            self._in_play[name] = RowsInPlay(self._device)
+        return self._in_play[name]
 
     def rows_in_play(self, name: str) -> Tensor | None:
         """Rows of a table that had a gradient since the last reset, filled up with row 0 to a fixed length."""
+        name = self._same_rows.get(name, name)
         return self._in_play[name].rows if name in self._in_play else None
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Moments that are not zero, which is all that need be known: others are as good as never made."""
         tensors: dict[str, Tensor] = {}
-        for name, (mean, square) in sorted(self._moments.items()):
-            if name in self._in_play:
-                rows = self._in_play[name].taken()
+        for name in self._moments.names():
+            mean, square = self._moments.of(name)
+            if self._same_rows.get(name, name) in self._in_play:
+                rows = self._rows_of(name).taken()
                 if len(rows):
                     tensors |= {f"{name}/rows": rows, f"{name}/mean": mean[: len(rows)]}
                     tensors[f"{name}/square"] = square[: len(rows)]
@@ -168,18 +217,27 @@ class Adam:
         return tensors, {"step": self.step}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self._moments, self._in_play = {}, {}
+        self._moves += self._moments.moves + 1
+        self._moments, self._in_play = Moments(), {}
         self._steps.fill_(meta["step"])
-        self.moves += 1
         for name in sorted({key.rpartition("/")[0] for key in tensors}):
             saved = tensors[f"{name}/mean"], tensors[f"{name}/square"]
             if f"{name}/rows" in tensors:
                 rows = tensors[f"{name}/rows"]
-                in_play = self._in_play[name] = RowsInPlay(rows.device)
-                in_play.load(rows)
-                padding = saved[0].new_zeros(in_play.room - len(rows), *saved[0].shape[1:])
-                saved = torch.cat([saved[0], padding]), torch.cat([saved[1], padding])
-            self._moments[name] = saved
+                if name not in self._same_rows:
+                    self._rows_of(name).load(rows)
+                room = max(len(rows), LEAST)
+                saved = _padded(saved[0], room), _padded(saved[1], room)
+            self._moments.set(name, *saved)
+
+
+def _in_play(part: Part) -> bool:
+    """Whether the part holds rows that may come in any order."""
+    return part.rows is not None and not part.settled
+
+
+def _padded(rows: Tensor, length: int) -> Tensor:
+    return torch.cat([rows, rows.new_zeros(length - len(rows), *rows.shape[1:])])
 
 
 def _summed(gradient: Tensor, places: Tensor, room: int) -> Tensor:

@@ -44,9 +44,10 @@ class Captured:
         self._stream: torch.cuda.Stream | None = None
         self._memory: Any = None
 
-    def __call__(self, layout: Hashable, *inputs: Tensor) -> dict[str, Tensor]:
+    def __call__(self, layout: Hashable, *inputs: Tensor, taken: torch.cuda.Event | None = None) -> dict[str, Tensor]:
+        """The function's outputs; `taken` is recorded as soon as the inputs may be overwritten."""
         if not self.enabled or not inputs[0].is_cuda:
-            return self.function(*inputs)
+            return self._run_here(inputs, taken)
         if layout != self._layout:
             self._layout, self._memory = layout, None  # memory whose graphs are gone may not be taken again
             self._recordings.clear()
@@ -55,18 +56,20 @@ class Captured:
         if recording.graph is None:
             if recording.runs < EAGER_RUNS or not self._may_record():
                 recording.runs += 1
-                return self._run_aside(inputs)
+                return self._run_aside(inputs, taken)
             try:
                 self._record(recording, inputs)
             except RuntimeError as error:
                 self.enabled = False
                 self._recordings.clear()
                 warnings.warn(f"steps cannot be captured as a graph and run one by one: {error}", stacklevel=2)
-                return self.function(*inputs)
+                return self._run_here(inputs, taken)
         assert recording.graph is not None
         assert recording.outputs is not None
         for kept, given in zip(recording.inputs, inputs, strict=True):
             kept.copy_(given, non_blocking=True)
+        if taken is not None:
+            taken.record()
         recording.graph.replay()
         return recording.outputs
 
@@ -74,14 +77,20 @@ class Captured:
         """Rare shapes must not push out each other's recordings all the time."""
         return sum(recording.graph is not None for recording in self._recordings.values()) < MOST_GRAPHS
 
-    def _run_aside(self, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    def _run_here(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
+        outputs = self.function(*inputs)
+        if taken is not None:
+            taken.record()
+        return outputs
+
+    def _run_aside(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
         """On the stream that will record: what autograd and the libraries set up there is then set up."""
         here = torch.cuda.current_stream(inputs[0].device)
         if self._stream is None:
             self._stream = torch.cuda.Stream(inputs[0].device)  # type: ignore[no-untyped-call]
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):
-            outputs = self.function(*inputs)
+            outputs = self._run_here(inputs, taken)
         here.wait_stream(self._stream)
         for tensor in (*inputs, *outputs.values()):
             tensor.record_stream(here)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -15,19 +16,50 @@ class FastStep:
     """Runs a function that takes one step and gives its loss terms by name, "total" among them.
 
     Where "total" is not finite the function must move nothing: that is told here.
+
+    Args:
+        ahead: what of a step does not depend on the steps before, as a pass through a frozen network: from the chunk's
+            input to the tensors that the step's function takes before the labels. On a GPU it runs beside the step
+            that is still under way.
     """
 
-    def __init__(self, function: Function, captured: bool, lr: float) -> None:
+    def __init__(self, function: Function, captured: bool, lr: float, ahead: Function | None = None) -> None:
         self._function = Captured(function, captured)
+        self._ahead = Captured(ahead or _as_it_is, captured and ahead is not None)
+        self._captured = captured
+        self._stream: torch.cuda.Stream | None = None
+        self._taken: torch.cuda.Event | None = None
         self._watch = LossWatch(lr)
         self._last: Mapping[str, float | Tensor] = {}
 
-    def __call__(self, layout: Hashable, step: int, *inputs: Tensor) -> None:
-        """`layout` is where the function's buffers are, `step` the number to name in a complaint."""
+    def __call__(self, layout: Hashable, step: int, inputs: Callable[[], Tensor], rows: Tensor) -> None:
+        """`layout` is where the function's buffers are, `step` the number to name in a complaint.
+
+        `inputs` makes the chunk's input, on the device.
+        """
         self._watch.poll()
-        values = self._function(layout, *inputs)
+        with self._beside(rows.device):
+            seen = self._ahead(None, inputs())
+        if self._stream is not None:
+            here = torch.cuda.current_stream(rows.device)
+            here.wait_stream(self._stream)
+            for tensor in seen.values():
+                tensor.record_stream(here)
+            self._taken = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        values = self._function(layout, *seen.values(), rows, taken=self._taken)
         self._watch.note(values["total"], step)
         self._last = values
+
+    def _beside(self, device: torch.device) -> AbstractContextManager[object]:
+        """On a GPU, a stream of its own that begins once the step before has taken what was last made there."""
+        if not self._captured or device.type != "cuda":
+            return nullcontext()
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+        if self._taken is not None:
+            self._stream.wait_event(self._taken)
+        return torch.cuda.stream(self._stream)
 
     def settle(self) -> None:
         """To be called before anything is read from the learner: raises what a step under way has to tell."""
@@ -44,3 +76,7 @@ class FastStep:
         """Takes over what `report` gave; what was under way belongs to another state."""
         self._last = dict(report)
         self._watch.forget()
+
+
+def _as_it_is(inputs: Tensor) -> dict[str, Tensor]:
+    return {"inputs": inputs}

@@ -56,8 +56,7 @@ class FirstTask:
         losses.require_finite(loss, steps, self.lr)
         gradients = part_gradients(loss, parts)
         self.adam.begin_step()
-        for name, part in parts.items():
-            self.adam.update(name, part, gradients[name], self.lr)
+        self.adam.update_all(parts, gradients, self.lr)
         return features.detach(), loss.item()
 
     def trained_now(self) -> Amount:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,6 +21,27 @@ def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Te
     `weight` `[C, D]`, `bias` `[C]`; `scale` and `shift` `[1, D]`, or `[C, D]` where rows have norms of their own.
     """
     return weight * scale, bias + (weight * shift).sum(-1)
+
+
+class HeadTensors(NamedTuple):
+    """What logits are made from: live rows and their norms, and frozen heads in folded form where there are any."""
+
+    weight: Tensor
+    bias: Tensor
+    scale: Tensor
+    shift: Tensor
+    folded: tuple[Tensor, Tensor] | None
+    columns: Tensor
+    """The class row of each column, -1 for columns without a class."""
+
+
+def head_logits(features: Tensor, head: HeadTensors) -> Tensor:
+    """`[B, K]` from features `[B, D]`, -inf in columns without a class."""
+    normed = F.layer_norm(features, features.shape[1:], eps=NORM_EPSILON)
+    answers = F.linear(normed, *fold(head.weight, head.bias, head.scale, head.shift))
+    if head.folded is not None:
+        answers = torch.cat([F.linear(normed, *head.folded), answers], dim=1)
+    return answers.masked_fill(head.columns < 0, -torch.inf)
 
 
 class TaskHeads:
@@ -100,7 +123,7 @@ class TaskHeads:
         return torch.where(rows < self._count, rows, -1)
 
     def columns(self) -> Tensor:
-        """The class row of each column of `wide_logits` `[K]`, -1 for columns without a class."""
+        """The class row of each column of `head_logits` `[K]`, -1 for columns without a class."""
         live = self._window()
         if not self._frozen():
             return live
@@ -113,22 +136,19 @@ class TaskHeads:
             return rows - self._live_first
         return torch.where(rows < self._live_first, rows, len(self._folded_bias.buffer) + rows - self._live_first)
 
-    def wide_logits(self, features: Tensor, live: dict[str, Part], columns: Tensor) -> Tensor:
-        """`[B, K]` from features `[B, D]`, -inf in `columns` without a class; frozen heads answer in folded form."""
-        normed = F.layer_norm(features, (self.width,), eps=NORM_EPSILON)
-        weight, bias, scale, shift = (live[name].leaf for name in ("weight", "bias", "scale", "shift"))
+    def tensors(self, live: dict[str, Part] | None = None) -> HeadTensors:
+        """What `head_logits` takes, with the leaves of `live`, which `trained` gave, where rows are trained."""
+        parts = live or self.trained()
+        weight, bias, scale, shift = (parts[name].leaf for name in ("weight", "bias", "scale", "shift"))
         if self.all_live:
             task = self._task_of.buffer[self._window().clamp(min=0)]
             scale, shift = scale[task], shift[task]
-        answers = F.linear(normed, *fold(weight, bias, scale, shift))
-        if self._frozen():
-            old = F.linear(normed, self._folded_weight.buffer, self._folded_bias.buffer)
-            answers = torch.cat([old, answers], dim=1)
-        return answers.masked_fill(columns < 0, -torch.inf)
+        folded = (self._folded_weight.buffer, self._folded_bias.buffer) if self._frozen() else None
+        return HeadTensors(weight, bias, scale, shift, folded, self.columns())
 
     def logits(self, features: Tensor, live: dict[str, Part] | None = None) -> Tensor:
         """`[B, C]` in class order, from features `[B, D]`."""
-        return self.in_class_order(self.wide_logits(features, live or self.trained(), self.columns()))
+        return self.in_class_order(head_logits(features, self.tensors(live)))
 
     def in_class_order(self, wide: Tensor) -> Tensor:
         """`[B, C]` from `[B, K]`, without columns that have no class."""

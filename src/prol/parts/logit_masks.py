@@ -23,8 +23,7 @@ def allowed_classes(mask: Mask, rows: Tensor, first_row: int, classes: int) -> T
     allowed = torch.zeros(classes, dtype=torch.bool, device=rows.device)
     if mask == "task":
         allowed[first_row:] = True
-    allowed[rows] = True
-    return allowed
+    return allowed.index_fill(0, rows, True)  # and not `allowed[rows] = True`, which copies a value from the host
 
 
 def masked_cross_entropy(logits: Tensor, rows: Tensor, allowed: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ def generalisation(
     squared norm is the sum of (UUᵀ)(VVᵀ) entries / B², two B x B matrices. Features are at length one unless `raw`.
     """
     u, v = (plain, prompted) if raw else (unit(plain), unit(prompted))
-    batch, width = torch.tensor(len(u)), u.shape[1]
+    width = u.shape[1]
+    batch: int | Tensor = len(u)
     if counts is not None:
         batch = counts.sum().clamp(min=1)
         u, v = u * counts.unsqueeze(1), v * counts.unsqueeze(1)

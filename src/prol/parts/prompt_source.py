@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,16 +36,14 @@ class PromptShape:
     detach_factor: bool
 
 
-@dataclass(frozen=True)
-class Generator:
+class Generator(NamedTuple):
     """Kernels `[L, 2, H, 3]` and biases `[L, 2, H]`, or `[0, 2, H]`, of the convolution that makes every prefix."""
 
     weight: Tensor
     bias: Tensor
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """What each sample's prompt is made from: a class row `[B]`, its key `[B, D]`, scalers and shifters `[B, 2, l]`."""
 
     rows: Tensor
@@ -61,8 +59,34 @@ def nearest(cosines: Tensor, allowed: Tensor | None = None) -> Tensor:
     return cosines.argmax(1)
 
 
+def make_prefixes(
+    shape: PromptShape, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int | Tensor = 0
+) -> list[Prefix]:
+    """Keys and values to put before those of each prompted block."""
+    weight, bias = generator.weight, generator.bias if shape.bias else None
+    if shape.layer_sum:
+        weight, bias = prompts.sum_with_previous_block(weight, bias)
+    generated = prompts.generate(prompts.generator_input(query, shape.heads), weight, bias)
+    factor = _factor(shape, query, chosen, first_candidate)
+    scaler, shifter = (None, None) if chosen is None else (chosen.scaler, chosen.shifter)
+    prefix = prompts.assemble(generated, factor, scaler, shifter, shape.length, shape.layer_sum)
+    return [(block[:, 0], block[:, 1]) for block in prefix.unbind(1)]
+
+
+def _factor(shape: PromptShape, query: Tensor, chosen: Chosen | None, first_candidate: int | Tensor) -> Tensor:
+    """How strongly each sample's prompt acts, `[B]`."""
+    if shape.factor == "zero":
+        return query.new_zeros(len(query))
+    if shape.factor == "one" or chosen is None:
+        return query.new_ones(len(query))
+    cosine = cosine_pairs(query, chosen.keys)
+    if shape.factor == "released":
+        cosine = shared_first_hit_factor(cosine, chosen.rows == first_candidate)
+    return cosine.detach() if shape.detach_factor else cosine
+
+
 class PromptSource:
-    """Holds the tables and makes prefixes from queries `[B, D]`."""
+    """Holds the tables that prefixes are made from."""
 
     def __init__(self, shape: PromptShape, random: torch.Generator, device: torch.device, dtype: torch.dtype) -> None:
         self.shape = shape
@@ -102,31 +126,6 @@ class PromptSource:
         rows = torch.arange(len(self.keys.buffer), device=query.device)
         cosines = cosine_to_all(query, self.keys.buffer, self._lengths.buffer)
         return cosines.masked_fill(rows >= self._count, -torch.inf)
-
-    def prefixes(
-        self, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int | Tensor = 0
-    ) -> dict[int, Prefix]:
-        """Keys and values to put before those of each prompted block."""
-        shape = self.shape
-        weight, bias = generator.weight, generator.bias if shape.bias else None
-        if shape.layer_sum:
-            weight, bias = prompts.sum_with_previous_block(weight, bias)
-        generated = prompts.generate(prompts.generator_input(query, shape.heads), weight, bias)
-        factor = self._factor(query, chosen, first_candidate)
-        scaler, shifter = (None, None) if chosen is None else (chosen.scaler, chosen.shifter)
-        prefix = prompts.assemble(generated, factor, scaler, shifter, shape.length, shape.layer_sum)
-        return {i: (prefix[:, i, 0], prefix[:, i, 1]) for i in range(shape.blocks)}
-
-    def _factor(self, query: Tensor, chosen: Chosen | None, first_candidate: int | Tensor) -> Tensor:
-        """How strongly each sample's prompt acts, `[B]`."""
-        if self.shape.factor == "zero":
-            return query.new_zeros(len(query))
-        if self.shape.factor == "one" or chosen is None:
-            return query.new_ones(len(query))
-        cosine = cosine_pairs(query, chosen.keys)
-        if self.shape.factor == "released":
-            cosine = shared_first_hit_factor(cosine, chosen.rows == first_candidate)
-        return cosine.detach() if self.shape.detach_factor else cosine
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything learnt, by name, as views."""

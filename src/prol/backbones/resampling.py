@@ -1,0 +1,57 @@
+"""Resizing, cropping and mirroring of image batches on the device.
+
+Every resize, crop and flip is one weighted sum over source rows and one over source columns. The weights are those of
+an antialiased triangle (bilinear) or cubic (bicubic) filter, so that a batch with a different crop for each image is
+two matrix products.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def resample(batch: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
+    """Weighted sums of `[N, 3, H, W]` over rows, then over columns: `[N, 3, S, S]`.
+
+    Weights are `[N, S, H]` and `[N, S, W]`, `[1, ...]` where all images share them, None where nothing changes.
+    """
+    if rows is not None:
+        batch = rows.unsqueeze(1) @ batch
+    return batch if columns is None else batch @ columns.transpose(1, 2).unsqueeze(1)
+
+
+def filter_weights(
+    boxes: Tensor, source: int, size: int, interpolation: str, crop_first: bool, mirrored: Tensor | None = None
+) -> Tensor:
+    """Weights `[N, size, source]` that resample `boxes[n] = (start, length)` of a line of `source` pixels.
+
+    With `crop_first`, pixels outside the box do not count; otherwise the filter may look beyond its edges. Where
+    `mirrored` `[N]`, the line comes out from its end on.
+    """
+    start, length = boxes[:, :1], boxes[:, 1:]
+    scale = length / size
+    stretch = scale.clamp(min=1.0)
+    centre = start + (torch.arange(size, dtype=boxes.dtype, device=boxes.device) + 0.5) * scale
+    if mirrored is not None:
+        centre = torch.where(mirrored.unsqueeze(1), centre.flip(1), centre)
+    pixel = torch.arange(source, dtype=boxes.dtype, device=boxes.device) + 0.5
+    distance = ((pixel - centre.unsqueeze(2)) / stretch.unsqueeze(2)).abs()
+    weights = _KERNELS[interpolation](distance)
+    if crop_first:
+        inside = (pixel > start) & (pixel < start + length)
+        weights = weights * inside.unsqueeze(1)
+    return weights / weights.sum(2, keepdim=True)
+
+
+def _triangle(x: Tensor) -> Tensor:
+    return (1 - x).clamp(min=0)
+
+
+def _cubic(x: Tensor, a: float = -0.5) -> Tensor:
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * a
+    return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
+
+
+_KERNELS = {"bilinear": _triangle, "bicubic": _cubic}
