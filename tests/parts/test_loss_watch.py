@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from prol.parts.later import Later
 from prol.parts.loss_watch import LossWatch
+
+
+def numbers(total: float) -> Later:
+    return Later(["total", "ce"], torch.tensor([total, 1.0]))
 
 
 @pytest.mark.parametrize("loss", [torch.nan, torch.inf, -torch.inf])
@@ -14,7 +19,7 @@ def test_a_loss_that_is_not_finite_is_told_at_once(loss: float) -> None:
     with pytest.raises(
         ValueError, match=r"not finite at step 7 of this task; nothing was learnt from it: lower lr=0.5"
     ):
-        watch.note(torch.tensor(loss), 7)
+        watch.note(numbers(loss), 7, at_once=True)
     watch.settle()  # told once
 
 
@@ -22,5 +27,32 @@ def test_finite_losses_pass() -> None:
     watch = LossWatch(lr=0.5)
     for step in range(5):
         watch.poll()
-        watch.note(torch.tensor(float(step)), step)
+        watch.note(numbers(float(step)), step, at_once=step % 2 == 0)
     watch.settle()
+
+
+def test_a_loss_under_way_is_told_two_steps_later_or_when_settled() -> None:
+    watch = LossWatch(lr=0.5)
+    watch.note(numbers(torch.nan), 3, at_once=False)
+    watch.poll()
+    watch.note(numbers(1.0), 4, at_once=False)
+    with pytest.raises(ValueError, match="was not finite at step 3 of a task, in a chunk handed over before"):
+        watch.poll()
+    watch.settle()
+    watch.note(numbers(torch.inf), 5, at_once=False)
+    with pytest.raises(ValueError, match="was not finite at step 5"):
+        watch.settle()
+
+
+def test_what_is_forgotten_is_not_told() -> None:
+    watch = LossWatch(lr=0.5)
+    watch.note(numbers(torch.nan), 3, at_once=False)
+    watch.forget()
+    watch.settle()
+
+
+def test_numbers_are_a_mapping_that_equals_a_dict() -> None:
+    later = numbers(2.0)
+    assert later.ready
+    assert later == {"total": 2.0, "ce": 1.0}
+    assert (len(later), list(later), repr(later)) == (2, ["total", "ce"], "{'total': 2.0, 'ce': 1.0}")

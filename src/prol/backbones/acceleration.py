@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -34,6 +35,19 @@ class Acceleration:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_as_they_are = False
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Compiled functions run as they are inside: shapes that may never come again are not worth a compiler's time."""
+    global _as_they_are
+    before, _as_they_are = _as_they_are, True
+    try:
+        yield
+    finally:
+        _as_they_are = before
+
 
 @cache
 def compiled(function: F) -> F:
@@ -50,7 +64,7 @@ def compiled(function: F) -> F:
 
     def call(*arguments: Any) -> Any:
         nonlocal works
-        if works:
+        if works and not _as_they_are:
             try:
                 return fast(*arguments)
             except torch.OutOfMemoryError:

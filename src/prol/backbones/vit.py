@@ -94,8 +94,7 @@ class ViT(nn.Module):
     def embed(self, inputs: Tensor) -> Tensor:
         """Images `[B, 3, S, S]` to tokens `[B, 1 + patches, D]` with positions."""
         model = self.model
-        patches = model.patch_embed(inputs.to(model.patch_embed.proj.weight.dtype)).to(self.dtype)
-        patches = patches.flatten(1, -2)  # some networks keep the grid's rows and columns apart
+        patches = model.patch_embed.norm(_linear_patches(model.patch_embed.proj, inputs)).to(self.dtype)
         first = model.cls_token.expand(len(patches), -1, -1)
         if model.no_embed_class:
             tokens = torch.cat([first, patches + model.pos_embed], dim=1)
@@ -158,6 +157,14 @@ class ViT(nn.Module):
 
     def trained(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+
+def _linear_patches(projection: Any, images: Tensor) -> Tensor:
+    """A convolution whose kernels do not overlap, as one product: `[B, 3, S, S]` to `[B, patches, D]`."""
+    weight, (height, width) = projection.weight, projection.kernel_size
+    patches = images.to(weight.dtype).unfold(2, height, height).unfold(3, width, width)
+    patches = patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # [B, patches, 3 * height * width]
+    return F.linear(patches, weight.flatten(1), projection.bias)
 
 
 def _trainable_names(model: nn.Module, trainable: str) -> set[str]:
@@ -250,6 +257,8 @@ def _not_plain(model: Any) -> str | None:
         return f"it pools by {model.global_pool!r} instead of the class token"
     if not isinstance(model.norm, nn.LayerNorm) or not isinstance(model.fc_norm, nn.Identity):
         return "it has no final LayerNorm on the class token"
+    if model.patch_embed.proj.stride != model.patch_embed.proj.kernel_size:
+        return "its patches overlap"
     for block in model.blocks:
         if type(block) is not Block or type(block.attn) is not Attention:
             return f"its blocks are {type(block).__name__}"

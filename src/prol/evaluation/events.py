@@ -5,7 +5,7 @@ No event carries a time, so that logs can be compared, but for those of a run on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -84,12 +84,12 @@ class StepTimed:
 
 @dataclass(frozen=True)
 class ChunkLearnt:
-    """One step is done; `report` holds the learner's own numbers about it."""
+    """One step is done; `report` holds the learner's own numbers about it, which may be waited for when read."""
 
     chunk: int
     task: int
     images: int
-    report: dict[str, float]
+    report: Mapping[str, float]
 
 
 @dataclass(frozen=True)

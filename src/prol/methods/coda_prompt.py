@@ -11,8 +11,9 @@ from torch import Tensor
 
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import PromptOptions, descend, frozen_pass, head_parts
+from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
@@ -49,7 +50,7 @@ class CODAPromptOptions(PromptOptions):
             raise ValueError(f"length must be even, half for keys and half for values, got {self.length}")
 
 
-class CODAPrompt(Learner):
+class CODAPrompt(SteppedLearner):
     """Decomposed attention: prefix = sum over components j of cos(q * A_j, K_j) P_j, in each prompted block.
 
     q is the class feature of the untouched network. Nothing is chosen, so that everything learns from one cross
@@ -63,7 +64,6 @@ class CODAPrompt(Learner):
         "Learning, CVPR 2023"
     )
     Options: ClassVar[type] = CODAPromptOptions
-    can_diverge: ClassVar[bool] = True
     fixed = "part"
     options: CODAPromptOptions
     backbone: ViT
@@ -156,12 +156,6 @@ class CODAPrompt(Learner):
     def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]
         stored = Amount.of(*(table.rows for table in self.tables.values()), *head)
@@ -180,7 +174,7 @@ class CODAPrompt(Learner):
             head={name: table.rows for name, table in self.head.tables().items()},
             adam=moments,
         )
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         for name, table in self.tables.items():

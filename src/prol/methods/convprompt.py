@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -10,8 +11,9 @@ from torch import Tensor
 
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import PromptOptions, descend, head_parts
+from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.conv_prompts import ConvPrompts, generators_by_likeness
@@ -63,7 +65,7 @@ class ConvPromptOptions(PromptOptions):
         return numbers[min(task, len(numbers) - 1)]
 
 
-class ConvPrompt(Learner):
+class ConvPrompt(SteppedLearner):
     """Prefixes are mixtures of what small convolutions make of maps that all tasks share.
 
     The weights of a mixture come from the class token that enters a block, so no second pass is needed. Each task adds
@@ -76,7 +78,6 @@ class ConvPrompt(Learner):
         "Roy et al., Convolutional Prompting meets Language Models for Continual Learning, CVPR 2024; no descriptors"
     )
     Options: ClassVar[type] = ConvPromptOptions
-    can_diverge: ClassVar[bool] = True
     options: ConvPromptOptions
     backbone: ViT
 
@@ -168,11 +169,8 @@ class ConvPrompt(Learner):
         feature = self.working.encode(tokens, additions=self.source.additions()).feature
         return self.heads.logits(feature)
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report() | {"generators": float(self.source.keys.count)}
+    def report(self) -> Mapping[str, float]:
+        return {**super().report(), "generators": float(self.source.keys.count)}
 
     def footprint(self) -> Footprint:
         trained = []
@@ -205,7 +203,7 @@ class ConvPrompt(Learner):
             adam=moments,
         )
         meta = {"adam": adam, "clock": asdict(self.clock), "first_rows": list(self.heads.first_rows)}
-        return tensors, meta | {"frozen": self.source.frozen, "last": self.report()}
+        return tensors, meta | {"frozen": self.source.frozen, "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.source.load(unpacked("source", tensors), meta["frozen"])

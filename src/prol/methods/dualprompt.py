@@ -11,8 +11,9 @@ from torch import Tensor
 
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, frozen_pass, head_parts, initial
+from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
@@ -50,7 +51,7 @@ class DualPromptOptions(PromptOptions):
         self.require_weights("pull")
 
 
-class DualPrompt(Learner):
+class DualPrompt(SteppedLearner):
     """General and expert prefixes: a G-prefix that every task trains, an E-prefix and a key for each task.
 
     In training the E-prefix is the current task's; at test it is that of the key nearest to the image's class feature
@@ -63,7 +64,6 @@ class DualPrompt(Learner):
         "Wang et al., DualPrompt: Complementary Prompting for Rehearsal-Free Continual Learning, ECCV 2022"
     )
     Options: ClassVar[type] = DualPromptOptions
-    can_diverge: ClassVar[bool] = True
     fixed = "part"
     options: DualPromptOptions
     backbone: ViT
@@ -161,12 +161,6 @@ class DualPrompt(Learner):
             return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prefix"}
         return {}
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         trained = [part.leaf for part in self._parts().values()] if self.expert.count else [self.general]
         head = [table.rows for table in self.head.tables().values()]
@@ -183,7 +177,7 @@ class DualPrompt(Learner):
         moments, adam = self.adam.state()
         tensors = {"general": self.general, "expert": self.expert.rows, "keys": self.keys.rows}
         tensors |= packed(head={name: table.rows for name, table in self.head.tables().items()}, adam=moments)
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.general = tensors["general"].to(self.general)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
+from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.fast_step import FastStep
@@ -55,14 +56,13 @@ class FinetuneOptions:
             raise ValueError(f"clip must be above 0, or none for no limit, got {self.clip}")
 
 
-class Finetune(Learner):
+class Finetune(SteppedLearner):
     """Every weight of a copy of the backbone and one Linear over all classes, trained by Adam; nothing is protected."""
 
     name: ClassVar[str] = "finetune"
     family: ClassVar[str] = "fine-tuning"
     citation: ClassVar[str] = "sequential fine-tuning, the plain baseline; rows FT of the PROL paper's ablation"
     Options: ClassVar[type] = FinetuneOptions
-    can_diverge: ClassVar[bool] = True
     options: FinetuneOptions
 
     def __init__(self, backbone: Backbone, options: FinetuneOptions, seed: int = 0) -> None:
@@ -134,12 +134,6 @@ class Finetune(Learner):
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.head.logits(self.working.features(inputs))
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]
         everything, nothing = Amount.of(*self.weights.values(), *head), Amount(0, 0)
@@ -149,7 +143,7 @@ class Finetune(Learner):
         moments, adam = self.adam.state()
         head = {name: table.rows for name, table in self.head.tables().items()}
         tensors = packed(head=head, weights=self.weights, adam=moments)
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.head.load(unpacked("head", tensors))

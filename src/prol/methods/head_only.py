@@ -12,7 +12,8 @@ from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
+from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.fast_step import FastStep
@@ -50,7 +51,7 @@ class HeadOnlyOptions:
             raise ValueError(f"lr must be a finite number of at least 0, got {self.lr}")
 
 
-class HeadOnly(Learner):
+class HeadOnly(SteppedLearner):
     """One Linear that grows with the classes, trained by Adam on the class feature; the backbone stays as it is."""
 
     name: ClassVar[str] = "head_only"
@@ -58,7 +59,6 @@ class HeadOnly(Learner):
     citation: ClassVar[str] = "linear probe, the plain baseline"
     fixed = "all"
     Options: ClassVar[type] = HeadOnlyOptions
-    can_diverge: ClassVar[bool] = True
     options: HeadOnlyOptions
 
     def __init__(self, backbone: Backbone, options: HeadOnlyOptions, seed: int = 0) -> None:
@@ -121,12 +121,6 @@ class HeadOnly(Learner):
     def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
         return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         head, nothing = Amount.of(self.weight.rows, self.bias.rows), Amount(0, 0)
         return Footprint(head, head, nothing, nothing)
@@ -134,7 +128,7 @@ class HeadOnly(Learner):
     def _state(self) -> State:
         moments, adam = self.adam.state()
         tensors = {"weight": self.weight.rows, "bias": self.bias.rows} | packed(adam=moments)
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.weight.replace(tensors["weight"])

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, frozen_pass, head_parts, initial
+from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
@@ -52,7 +53,7 @@ class L2POptions(PromptOptions):
             raise ValueError(f"picks={self.picks} prompts from a pool of {self.pool}: pick at most pool={self.pool}")
 
 
-class L2P(Learner):
+class L2P(SteppedLearner):
     """Learning to Prompt: tokens chosen by key join the image's own; their outputs are averaged and classified.
 
     Keys are compared with the class feature of the untouched network and learn from that alone; prompts and the head
@@ -63,7 +64,6 @@ class L2P(Learner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Wang et al., Learning to Prompt for Continual Learning, CVPR 2022"
     Options: ClassVar[type] = L2POptions
-    can_diverge: ClassVar[bool] = True
     fixed = "part"
     options: L2POptions
     backbone: ViT
@@ -156,12 +156,6 @@ class L2P(Learner):
             return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prompts"}
         return {}
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]
         everything, nothing = Amount.of(self.prompts, self.keys, *head), Amount(0, 0)
@@ -175,7 +169,7 @@ class L2P(Learner):
         moments, adam = self.adam.state()
         tensors = {"prompts": self.prompts, "keys": self.keys}
         tensors |= packed(head={name: table.rows for name, table in self.head.tables().items()}, adam=moments)
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.prompts, self.keys = (tensors[name].to(self.prompts) for name in ("prompts", "keys"))

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
 from prol.methods.adapter_training import AdapterOptions, leaves, seen_softmax
+from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.adapters import Adapter, FixedPrefix, LowRank, Module, move_towards
 from prol.parts.backbone_kinds import require_vit
@@ -65,14 +66,13 @@ def make_module(vit: ViT, o: LAEOptions) -> Module:
     return FixedPrefix(vit.width, vit.heads, o.blocks, o.size or 10)
 
 
-class LAE(Learner):
+class LAE(SteppedLearner):
     """An online module and its moving average share one head; the higher of their two probabilities is the score."""
 
     name: ClassVar[str] = "lae"
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Gao et al., A Unified Continual Learning Framework with General PET, ICCV 2023"
     Options: ClassVar[type] = LAEOptions
-    can_diverge: ClassVar[bool] = True
     options: LAEOptions
     backbone: ViT
 
@@ -161,12 +161,6 @@ class LAE(Learner):
             answers = torch.maximum(answers, slow)
         return answers
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
         return Footprint(
@@ -180,7 +174,7 @@ class LAE(Learner):
         moments, adam = self.adam.state()
         head = {name: table.rows for name, table in self.head.tables().items()}
         tensors = packed(online=self.online, slow=self.slow, head=head, adam=moments) | {"seen": self.seen.rows}
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": self.report()}
+        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.online, self.slow = unpacked("online", tensors), unpacked("slow", tensors)

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from prol.backbones import Backbone, ViT, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
 from prol.methods.prol_network import PromptedNetwork
 from prol.methods.prol_options import PROLOptions, read_prol_options
+from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, gathered_rows, part_gradients
 from prol.parts.captured import Captured
@@ -26,7 +27,7 @@ from prol.parts.packing import packed, unpacked
 from prol.parts.tasks import TaskClock
 
 
-class PROL(Learner):
+class PROL(SteppedLearner):
     """A frozen ViT steered by prefixes that one small generator makes from each image.
 
     The generator is general knowledge, trained in the first task only. Class-wise knowledge is a key, scalers and
@@ -37,7 +38,6 @@ class PROL(Learner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Ma'sum et al., PROL: Rehearsal Free Continual Learning in Streaming Data, ICCV 2025"
     Options: ClassVar[type] = PROLOptions
-    can_diverge: ClassVar[bool] = True
     fixed = "part"
     options: PROLOptions
     backbone: ViT
@@ -204,12 +204,6 @@ class PROL(Learner):
     def needs_tasks(self) -> bool:
         return self.options.preset == "released" or self.options.train_rows == "local"
 
-    def _settle(self) -> None:
-        self._take_step.settle()
-
-    def report(self) -> dict[str, float]:
-        return self._take_step.report()
-
     def footprint(self) -> Footprint:
         o, first, source = self.options, self.clock.first_row, self.source
         trained = [*self.heads.live_tensors(), *(part.leaf for part in self.network.shared_parts().values())]
@@ -246,7 +240,7 @@ class PROL(Learner):
             "clock": asdict(self.clock),
             "first_rows": list(self.heads.first_rows),
         }
-        return tensors, meta | {"last": self.report()}
+        return tensors, meta | {"last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.source.load(unpacked("source", tensors))

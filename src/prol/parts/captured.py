@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from prol.backbones.acceleration import uncompiled
 
 Function = Callable[..., dict[str, Tensor]]
 Shapes = tuple[tuple[torch.Size, torch.dtype], ...]
@@ -56,7 +59,9 @@ class Captured:
         if recording.graph is None:
             if recording.runs < EAGER_RUNS or not self._may_record():
                 recording.runs += 1
-                return self._run_aside(inputs, taken)
+                # Compiling takes long: a shape must have come again before it is worth it.
+                with nullcontext() if recording.runs >= EAGER_RUNS else uncompiled():
+                    return self._run_aside(inputs, taken)
             try:
                 self._record(recording, inputs)
             except RuntimeError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from prol.parts.captured import Captured, Function
+from prol.parts.later import Later
 from prol.parts.loss_watch import LossWatch
 
 
@@ -24,13 +26,14 @@ class FastStep:
     """
 
     def __init__(self, function: Function, captured: bool, lr: float, ahead: Function | None = None) -> None:
-        self._function = Captured(function, captured)
+        self._names: tuple[str, ...] = ()
+        self._function = Captured(partial(self._numbers, function), captured)
         self._ahead = Captured(ahead or _as_it_is, captured and ahead is not None)
         self._captured = captured
         self._stream: torch.cuda.Stream | None = None
         self._taken: torch.cuda.Event | None = None
         self._watch = LossWatch(lr)
-        self._last: Mapping[str, float | Tensor] = {}
+        self._last: Mapping[str, float] = {}
 
     def __call__(self, layout: Hashable, step: int, inputs: Callable[[], Tensor], rows: Tensor) -> None:
         """`layout` is where the function's buffers are, `step` the number to name in a complaint.
@@ -46,9 +49,16 @@ class FastStep:
             for tensor in seen.values():
                 tensor.record_stream(here)
             self._taken = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        values = self._function(layout, *seen.values(), rows, taken=self._taken)
-        self._watch.note(values["total"], step)
-        self._last = values
+        values = self._function(layout, *seen.values(), rows, taken=self._taken)["numbers"]
+        numbers = Later(self._names, values)
+        self._watch.note(numbers, step, at_once=rows.device.type != "cuda")
+        self._last = numbers
+
+    def _numbers(self, function: Function, *inputs: Tensor) -> dict[str, Tensor]:
+        """One step's terms as one tensor, so that the host gets them in one copy."""
+        values = function(*inputs)
+        self._names = tuple(values)
+        return {"numbers": torch.stack([value.double() for value in values.values()])}
 
     def _beside(self, device: torch.device) -> AbstractContextManager[object]:
         """On a GPU, a stream of its own that begins once the step before has taken what was last made there."""
@@ -65,12 +75,9 @@ class FastStep:
         """To be called before anything is read from the learner: raises what a step under way has to tell."""
         self._watch.settle()
 
-    def report(self) -> dict[str, float]:
-        """The values of the last step that was taken."""
-        if any(isinstance(value, Tensor) for value in self._last.values()):
-            values = [torch.as_tensor(value, dtype=torch.float64) for value in self._last.values()]
-            self._last = dict(zip(self._last, torch.stack(values).tolist(), strict=True))  # one wait for the device
-        return {name: float(value) for name, value in self._last.items()}
+    def report(self) -> Mapping[str, float]:
+        """The values of the last step that was taken; what is still under way is waited for when it is read."""
+        return self._last
 
     def restore(self, report: Mapping[str, float]) -> None:
         """Takes over what `report` gave; what was under way belongs to another state."""

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from prol.parts.losses import require_finite
+from prol.parts.later import Later
+from prol.parts.losses import complain_of_loss
 
 LAG = 2
 """Steps that may be under way while the host prepares the next one."""
 
 
-@dataclass
-class _Noted:
-    value: Tensor
-    ready: torch.cuda.Event
-    step: int
-
-
 class LossWatch:
-    """Is told the loss of each step; raises where one was not finite.
+    """Is told the numbers of each step; raises where their "total" was not finite.
 
-    The step itself must have changed nothing then. On a CPU that is told at once. On a GPU losses are copied to the
-    host behind the steps and looked at `LAG` steps later, or when `settle` is called.
+    The step itself must have changed nothing then. On a CPU that is told at once. On a GPU it is looked at `LAG` steps
+    later, or when `settle` is called.
     """
 
     def __init__(self, lr: float) -> None:
         self.lr = lr
-        self._under_way: deque[_Noted] = deque()
+        self._under_way: deque[tuple[Later, int]] = deque()
 
-    def note(self, loss: Tensor, step: int) -> None:
-        if not loss.is_cuda:
-            require_finite(loss, step, self.lr)
-            return
-        value = torch.empty((), dtype=loss.dtype, pin_memory=True)
-        value.copy_(loss, non_blocking=True)
-        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        ready.record(torch.cuda.current_stream(loss.device))
-        self._under_way.append(_Noted(value, ready, step))
+    def note(self, numbers: Later, step: int, at_once: bool) -> None:
+        if at_once and not math.isfinite(numbers["total"]):
+            complain_of_loss(step, self.lr)
+        if not at_once:
+            self._under_way.append((numbers, step))
 
     def poll(self) -> None:
         """To be called before each step."""
@@ -58,10 +44,9 @@ class LossWatch:
         self._under_way.clear()
 
     def _look(self) -> None:
-        noted = self._under_way.popleft()
-        noted.ready.synchronize()
-        if not math.isfinite(float(noted.value)):
+        numbers, step = self._under_way.popleft()
+        if not math.isfinite(numbers["total"]):
             raise ValueError(
-                f"the loss was not finite at step {noted.step} of a task, in a chunk handed over before; nothing was "
+                f"the loss was not finite at step {step} of a task, in a chunk handed over before; nothing was "
                 f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
             )

@@ -7,6 +7,7 @@ selection: shapes do not depend on the labels, so that a step can be captured as
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -68,9 +69,11 @@ def generalisation(
 def require_finite(loss: Tensor, steps: int, lr: float) -> None:
     """Refuses to learn from a loss that would turn every weight into NaN."""
     if not bool(loss.isfinite()):
-        raise ValueError(
-            f"the loss is not finite at step {steps} of this task; nothing was learnt from it: lower lr={lr}"
-        )
+        complain_of_loss(steps, lr)
+
+
+def complain_of_loss(steps: int, lr: float) -> NoReturn:
+    raise ValueError(f"the loss is not finite at step {steps} of this task; nothing was learnt from it: lower lr={lr}")
 
 
 def clip_together(

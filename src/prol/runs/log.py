@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from prol.evaluation import Event
+from prol.evaluation import ChunkLearnt, Event
+
+MOST_WAITING = 2
+"""Steps whose numbers may still be on their way from the device."""
 
 
 class EventLog:
@@ -19,18 +24,26 @@ class EventLog:
         size = path.stat().st_size
         if size < offset:
             raise ValueError(f"{path} has {size} bytes, but had {offset} at the last checkpoint: start the run again")
+        self._waiting: deque[Event] = deque()
         self._file = path.open("r+b")
         self._file.truncate(offset)
         self._file.seek(offset)
 
     def __call__(self, event: Event, seconds: float) -> None:
         del seconds  # times would make the logs of two equal runs differ
-        line = json.dumps({"event": type(event).__name__, **asdict(event)}, ensure_ascii=False)
-        self._file.write(line.encode() + b"\n")
+        self._waiting.append(event)
+        while self._waiting and (len(self._waiting) > MOST_WAITING or _is_known(self._waiting[0])):
+            self._write(self._waiting.popleft())
         self._file.flush()
+
+    def _write(self, event: Event) -> None:
+        fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+        content = {"event": type(event).__name__, **fields}
+        self._file.write(json.dumps(content, ensure_ascii=False, default=_plain).encode() + b"\n")
 
     def settle(self) -> int:
         """Forces everything so far onto the disk, and returns the offset behind it."""
+        self._write_waiting()
         os.fsync(self._file.fileno())
         return self._file.tell()
 
@@ -38,4 +51,24 @@ class EventLog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._write_waiting()
         self._file.close()
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            self._write(self._waiting.popleft())
+        self._file.flush()
+
+
+def _is_known(event: Event) -> bool:
+    """Whether a device is no longer computing what the event tells."""
+    return not isinstance(event, ChunkLearnt) or bool(getattr(event.report, "ready", True))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for: numbers that came late, and results."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
