@@ -168,7 +168,8 @@ def compare_evaluation(
             with torch.no_grad():
                 answers.append(learner._scores(batch, None))
                 ready = evaluation_input(batch, learner.preprocessing, torch.device("cpu"), compare.dtype)
-                features.append(learner.network.features(ready))
+                tokens, _, query = learner.network.query(ready)
+                features.append(learner.network.features(tokens, query))
         logits.append(torch.cat(answers))
         torch.testing.assert_close(learner.predict(inputs[f"test.{task}.images"]), logits[-1].float())
         correct = logits[-1].argmax(1) == inputs[f"test.{task}.labels"]

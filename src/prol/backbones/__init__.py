@@ -2,7 +2,17 @@
 
 from prol.backbones.base import Backbone
 from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device
-from prol.backbones.preprocess import Augment, InputRange, Preprocessing, augmented_input, evaluation_input
+from prol.backbones.preprocess import (
+    Augment,
+    InputRange,
+    Preprocessing,
+    Staged,
+    augmented_input,
+    evaluation_input,
+    render,
+    stage_augmented,
+    stage_evaluation,
+)
 from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention
 
 __all__ = [
@@ -15,10 +25,14 @@ __all__ = [
     "InputRange",
     "Prefix",
     "Preprocessing",
+    "Staged",
     "ViT",
     "augmented_input",
     "evaluation_input",
     "open_backbone",
     "pick_device",
     "prefix_attention",
+    "render",
+    "stage_augmented",
+    "stage_evaluation",
 ]

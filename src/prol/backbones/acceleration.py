@@ -60,6 +60,8 @@ def compiled(function: F) -> F:
     # The compiler's own limit is 8: passes with and without gradients, prefixes and the last block are more than that.
     limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
     setattr(torch._dynamo.config, limit, max(getattr(torch._dynamo.config, limit), _SHAPES))
+    # float32 means float32 here: the compiler's advice to use fewer bits is of no use.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     fast, works = torch.compile(function, dynamic=False), True
 
     def call(*arguments: Any) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import torch
@@ -44,62 +45,92 @@ class Preprocessing:
         return replace(self, mean=mean, std=std, crop_pct=self.crop_pct if crop_pct is None else crop_pct)
 
 
+Staged = tuple[Tensor, ...]
+"""Images on the device with what their transform needs, for `render`.
+
+Bytes `[N, 3, H, W]`, alone where they are of the network's own size; followed by weights of rows and columns; or by
+each image's crop `[N, 5]`: two starts and lengths, and whether it is mirrored. Images of several sizes are rendered
+already, `[N, 3, size, size]`.
+"""
+
+
 def evaluation_input(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The deterministic transform: `[N, 3, size, size]`."""
-    groups, found = _groups(pixels), []
-    for members in groups:
-        height, width = pixels[members[0]].shape[-2:]
-        rows, columns = (_central_weights(side, min(height, width), how, device, dtype) for side in (height, width))
-        found.append(_scaled(upload_stacked([pixels[i] for i in members], device), rows, columns, how, dtype))
-    return _in_order(found, groups)
+    return render(stage_evaluation(pixels, how, device, dtype), how, dtype)
 
 
 def augmented_input(
     pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
 ) -> Tensor:
     """Random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear) and a flip half of the time."""
-    boxes = _random_boxes(torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64), random)
-    mirrored = torch.rand(len(pixels), generator=random) < 0.5
+    return render(stage_augmented(pixels, how, device, dtype, random), how, dtype)
+
+
+def stage_evaluation(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
+    """All that the deterministic transform needs of the host."""
     groups, found = _groups(pixels), []
     for members in groups:
         height, width = pixels[members[0]].shape[-2:]
-        drawn = torch.cat([boxes[members].flatten(1), mirrored[members].unsqueeze(1)], dim=1)
-        drawn = upload(drawn, device)  # one small copy; the weights are made where they are used
-        rows = filter_weights(drawn[:, 0:2], height, how.size, "bilinear", crop_first=True)
-        columns = filter_weights(drawn[:, 2:4], width, how.size, "bilinear", crop_first=True, mirrored=drawn[:, 4] > 0)
         batch = upload_stacked([pixels[i] for i in members], device)
-        found.append(_scaled(batch, rows.to(dtype), columns.to(dtype), how, dtype))
-    return _in_order(found, groups)
+        weights = _central_weights(height, width, how, device, dtype)
+        found.append((batch, *weights))
+    return _as_one(found, groups, how, dtype)
+
+
+def stage_augmented(
+    pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
+) -> Staged:
+    """All that the random transform needs of the host: crops are drawn here, so that they are the same everywhere."""
+    boxes = _random_boxes(torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64), random)
+    mirrored = torch.rand(len(pixels), generator=random) < 0.5
+    drawn = torch.cat([boxes.flatten(1), mirrored.unsqueeze(1)], dim=1)
+    groups, found = _groups(pixels), []
+    for members in groups:
+        batch = upload_stacked([pixels[i] for i in members], device)
+        found.append((batch, upload(drawn if len(groups) == 1 else drawn[members], device)))
+    return _as_one(found, groups, how, dtype)
+
+
+def render(staged: Staged, how: Preprocessing, dtype: torch.dtype) -> Tensor:
+    """The network's input `[N, 3, size, size]`; operations of fixed shape on the device alone."""
+    batch, *rest = staged
+    if batch.is_floating_point():
+        return batch
+    rows, columns = None, None
+    if len(rest) == 2:
+        rows, columns = rest
+    elif rest:
+        height, width, drawn = *batch.shape[-2:], rest[0]
+        rows = filter_weights(drawn[:, 0:2], height, how.size, "bilinear", crop_first=True).to(dtype)
+        flip = drawn[:, 4] > 0
+        columns = filter_weights(drawn[:, 2:4], width, how.size, "bilinear", crop_first=True, mirrored=flip).to(dtype)
+    mean, std = _range(how, batch.device, dtype)
+    resized = resample(batch.contiguous().to(dtype).div_(255), rows, columns)
+    return (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
 
 
 @lru_cache(maxsize=64)
 def _central_weights(
-    side: int, shorter: int, how: Preprocessing, device: torch.device, dtype: torch.dtype
-) -> Tensor | None:
-    """Weights `[1, size, side]` of the resized image's centre along one side; None where it stays as it is."""
-    # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
-    resized = side * math.floor(how.size / how.crop_pct) // shorter
-    if resized == side == how.size:
-        return None
-    scale = side / resized
-    box = torch.tensor([[round((resized - how.size) / 2) * scale, how.size * scale]], dtype=torch.float64)
-    return filter_weights(box, side, how.size, how.interpolation, crop_first=False).to(device, dtype)
+    height: int, width: int, how: Preprocessing, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, ...]:
+    """Weights `[1, size, side]` of the resized image's centre along both sides; none where it stays as it is."""
+    if height == width == how.size == math.floor(how.size / how.crop_pct):
+        return ()
+    weights = []
+    for side in (height, width):
+        # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
+        resized = side * math.floor(how.size / how.crop_pct) // min(height, width)
+        scale = side / resized
+        box = torch.tensor([[round((resized - how.size) / 2) * scale, how.size * scale]], dtype=torch.float64)
+        weights.append(filter_weights(box, side, how.size, how.interpolation, crop_first=False).to(device, dtype))
+    return tuple(weights)
 
 
-@lru_cache(maxsize=16)
+@cache
 def _range(how: Preprocessing, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Mean and deviation `[3, 1, 1]`."""
+    """Mean and deviation `[3, 1, 1]`; kept for good, for graphs that were captured read them."""
     mean, std = (torch.tensor(values, device=device, dtype=dtype).view(3, 1, 1) for values in (how.mean, how.std))
     return mean, std
-
-
-def _scaled(
-    batch: Tensor, rows: Tensor | None, columns: Tensor | None, how: Preprocessing, dtype: torch.dtype
-) -> Tensor:
-    """Bytes `[N, 3, H, W]`, resampled and in the network's range."""
-    mean, std = _range(how, batch.device, dtype)
-    resized = resample(batch.to(dtype).div_(255), rows, columns)
-    return (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
 
 
 def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Tensor:
@@ -134,9 +165,10 @@ def _groups(pixels: list[Tensor]) -> list[list[int]]:
     return groups
 
 
-def _in_order(found: list[Tensor], groups: list[list[int]]) -> Tensor:
-    """The groups' results as one batch, in the images' own order."""
+def _as_one(found: Sequence[Staged], groups: list[list[int]], how: Preprocessing, dtype: torch.dtype) -> Staged:
+    """The only group, or all of them rendered, in the images' own order."""
     if len(found) == 1:
         return found[0]
     order = torch.tensor([i for members in groups for i in members]).argsort()
-    return torch.cat(found)[upload(order, found[0].device)]
+    rendered = torch.cat([render(staged, how, dtype) for staged in found])
+    return (rendered[upload(order, rendered.device)],)

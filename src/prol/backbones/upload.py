@@ -18,7 +18,7 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
 def upload_stacked(images: Sequence[Tensor], device: torch.device) -> Tensor:
     """Images `[3, H, W]` of one shape as one batch `[N, 3, H, W]` on the device.
 
-    Bytes are copied once on the host, in the order in which they lie there; the device puts the channels first.
+    Bytes are copied once on the host, in the order in which they lie there, and lie so in the batch too.
     """
     channels_last = all(image.stride(0) == 1 for image in images)
     views = [image.permute(1, 2, 0) for image in images] if channels_last else list(images)
@@ -27,4 +27,4 @@ def upload_stacked(images: Sequence[Tensor], device: torch.device) -> Tensor:
         batch = torch.stack(views, out=staged).to(device, non_blocking=True)
     else:
         batch = torch.stack(views).to(device)
-    return batch.permute(0, 3, 1, 2).contiguous() if channels_last else batch
+    return batch.permute(0, 3, 1, 2) if channels_last else batch

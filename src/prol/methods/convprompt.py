@@ -94,7 +94,7 @@ class ConvPrompt(SteppedLearner):
         self.counts = RowTable((), device, torch.float64)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, vit.acceleration.captured, options.lr)
+        self._take_step = FastStep(self._one_step, self._see, vit.acceleration.captured, options.lr)
 
     # Classes and tasks
 
@@ -128,7 +128,7 @@ class ConvPrompt(SteppedLearner):
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.source.keys.count, self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, lambda: inputs, rows)
+        self._take_step(layout, self.clock.steps, lambda: (inputs,), rows)
         self.clock.steps += 1
         if self.options.generators == "auto":
             self._look_at(inputs, rows)

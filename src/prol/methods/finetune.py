@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +15,6 @@ from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.fast_step import FastStep
-from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
 from prol.parts.packing import packed, unpacked
 from prol.parts.tasks import TaskClock
@@ -74,7 +72,7 @@ class Finetune(SteppedLearner):
         self.head = LinearHead(backbone.width, backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
-        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, options.lr)
+        self._take_step = FastStep(self._one_step, self._see, backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -95,9 +93,8 @@ class Finetune(SteppedLearner):
         self.head.append(len(names), self.random, HEAD_DEVIATION)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, inputs, rows)
+        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
 
     def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:

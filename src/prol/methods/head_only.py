@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +16,6 @@ from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.fast_step import FastStep
-from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
 from prol.parts.tasks import TaskClock
@@ -68,7 +66,7 @@ class HeadOnly(SteppedLearner):
         self.bias = RowTable((), backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
-        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, options.lr, self._look)
+        self._take_step = FastStep(self._one_step, self._see, backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -90,14 +88,13 @@ class HeadOnly(SteppedLearner):
         self.bias.append(torch.zeros(len(names)))
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, inputs, rows)
+        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
 
     @torch.no_grad()
-    def _look(self, inputs: Tensor) -> dict[str, Tensor]:
-        return {"features": self.backbone.features(inputs)}
+    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
+        return {"features": self.backbone.features(self._rendered(*staged))}
 
     def _one_step(self, features: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -17,7 +16,6 @@ from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
-from prol.parts.inputs import training_input
 from prol.parts.key_matcher import batch_vote, nearest_keys, pull
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
@@ -80,9 +78,7 @@ class L2P(SteppedLearner):
         self.head = LinearHead(backbone.width, device, dtype)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(
-            self._one_step, self.backbone.acceleration.captured, options.lr, frozen_pass(self.backbone)
-        )
+        self._take_step = FastStep(self._one_step, self._see, self.backbone.acceleration.captured, options.lr)
 
     def _meet(self, names: list[Label]) -> None:
         if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
@@ -103,10 +99,12 @@ class L2P(SteppedLearner):
         self.head.append(len(names), self.random)
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, inputs, rows)
+        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
+
+    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
+        return frozen_pass(self.backbone, self._rendered(*staged))
 
     def _one_step(self, tokens: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

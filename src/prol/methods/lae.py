@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,7 +18,6 @@ from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.adapters import Adapter, FixedPrefix, LowRank, Module, move_towards
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
-from prol.parts.inputs import training_input
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
 from prol.parts.losses import clip_together
@@ -89,7 +87,7 @@ class LAE(SteppedLearner):
         self.seen = RowTable((), vit.device, torch.bool)
         self.adam = Adam(backbone.device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, vit.acceleration.captured, options.lr)
+        self._take_step = FastStep(self._one_step, self._see, vit.acceleration.captured, options.lr)
 
     # Classes and tasks
 
@@ -117,9 +115,8 @@ class LAE(SteppedLearner):
     # One step
 
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        inputs = partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.clock.number, self._waits(), self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, inputs, rows)
+        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
 
     def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:

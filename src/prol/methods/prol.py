@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, ViT, evaluation_input
+from prol.backbones import Backbone, Staged, ViT, stage_evaluation
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prol_network import PromptedNetwork
@@ -19,10 +18,9 @@ from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, gathered_rows, part_gradients
 from prol.parts.captured import Captured
-from prol.parts.fast_step import FastStep
+from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.hard_soft import HardSoft
 from prol.parts.heads import head_logits
-from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.tasks import TaskClock
 
@@ -62,8 +60,9 @@ class PROL(SteppedLearner):
         self.adam = Adam(device, same_rows={"shifter": "scaler"})
         self.pace = HardSoft(o.threshold, o.t_max, o.hsu, device)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, backbone.acceleration.captured, o.lr, self._see)
+        self._take_step = FastStep(self._one_step, self._see, backbone.acceleration.captured, o.lr)
         self._answer = Captured(self._one_answer, backbone.acceleration.captured)
+        self._answer_known = Captured(self._one_known_answer, backbone.acceleration.captured)
 
     # Classes and tasks
 
@@ -106,13 +105,11 @@ class PROL(SteppedLearner):
     def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
         if self.options.train_rows == "local" and bool((rows < self.clock.first_row).any()):
             raise ValueError("train_rows=local, as in preset released, cannot learn classes of earlier tasks again")
-        self._step(
-            partial(training_input, pixels, self.preprocessing, self.backbone, self.options.augment, self.random), rows
-        )
+        self._step(self._staged(pixels), rows)
 
-    def _step(self, inputs: Callable[[], Tensor], rows: Tensor) -> None:
+    def _step(self, staged: MakeStaged, rows: Tensor) -> None:
         self._make_room(len(rows))
-        self._take_step(self._layout(), self.clock.steps, inputs, rows)
+        self._take_step(self._layout(), self.clock.steps, staged, rows)
         self.clock.steps += 1
 
     def _layout(self) -> tuple[Hashable, ...]:
@@ -130,15 +127,17 @@ class PROL(SteppedLearner):
             times = 1 if name != "keys" else 3 if self.clock.first_row and o.ort else 2
             self.adam.make_room(name, table.buffer, times * samples)
 
-    def _see(self, inputs: Tensor) -> dict[str, Tensor]:
-        tokens, plain, query = self.network.query(inputs)
-        return {"tokens": tokens, "plain": plain, "query": query}
+    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
+        tokens, plain, query = self.network.query(self._rendered(*staged))
+        seen = {"tokens": tokens, "plain": plain}
+        return seen if query is plain else seen | {"query": query}
 
-    def _one_step(self, tokens: Tensor, plain: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def _one_step(self, tokens: Tensor, plain: Tensor, *rest: Tensor) -> dict[str, Tensor]:
         """Losses and rates of one step, which has nothing but operations of fixed shape on the device.
 
         Where the loss is not finite nothing moves.
         """
+        query, rows = rest if len(rest) == 2 else (plain, *rest)
         total, values, parts = self.network.losses(tokens, plain, query, rows)
         valid = total.detach().isfinite()
         gradients = part_gradients(total, parts)
@@ -180,18 +179,26 @@ class PROL(SteppedLearner):
     # Answering, saving, counting
 
     def _fixed(self, pixels: list[Tensor]) -> Tensor:
-        return self.network.query(self._evaluation_input(pixels))[2]
+        return self.network.query(self._rendered(*self._staged_for_answers(pixels)))[2]
 
     def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
-        inputs = (self._evaluation_input(pixels),) if fixed is None else (self._evaluation_input(pixels), fixed)
-        logits = self._answer(self._layout(), *inputs)["logits"]
+        staged = self._staged_for_answers(pixels)
+        if fixed is None:
+            logits = self._answer(self._layout(), *staged)["logits"]
+        else:
+            logits = self._answer_known(self._layout(), fixed, *staged)["logits"]
         return self.heads.in_class_order(logits)
 
-    def _one_answer(self, inputs: Tensor, query: Tensor | None = None) -> dict[str, Tensor]:
-        return {"logits": head_logits(self.network.features(inputs, query), self.heads.tensors())}
+    def _one_answer(self, *staged: Tensor) -> dict[str, Tensor]:
+        tokens, _, query = self.network.query(self._rendered(*staged))
+        return {"logits": head_logits(self.network.features(tokens, query), self.heads.tensors())}
 
-    def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
-        return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+    def _one_known_answer(self, query: Tensor, *staged: Tensor) -> dict[str, Tensor]:
+        tokens = self.backbone.embed(self._rendered(*staged))
+        return {"logits": head_logits(self.network.features(tokens, query), self.heads.tensors())}
+
+    def _staged_for_answers(self, pixels: list[Tensor]) -> Staged:
+        return stage_evaluation(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
     def exemptions(self) -> dict[str, str]:
         o, reasons = self.options, {}

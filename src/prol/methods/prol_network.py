@@ -133,12 +133,8 @@ class PromptedNetwork:
             parts["generator.bias"] = Part.whole(self.source.generator.bias)
         return parts
 
-    def features(self, inputs: Tensor, query: Tensor | None = None) -> Tensor:
+    def features(self, tokens: Tensor, query: Tensor) -> Tensor:
         """The prompted class feature `[B, D]` that the heads judge, all classes being candidates."""
-        if query is None:
-            tokens, _, query = self.query(inputs)
-        else:
-            tokens = self.backbone.embed(inputs)
         chosen = None
         if self.options.keys:
             rows, source = nearest(self.source.cosines(query)), self.source

@@ -12,7 +12,6 @@ from torch import Tensor
 from prol.backbones import Augment, InputRange, ViT
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, gathered_rows, part_gradients
-from prol.parts.captured import Function
 from prol.parts.logit_masks import Mask
 
 Selection = Literal["per_sample", "batch_vote"]
@@ -72,15 +71,11 @@ def head_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
 
 
-def frozen_pass(vit: ViT) -> Function:
-    """What of a step the untouched network does: tokens `[B, N, D]` and the query `[B, D]` from a chunk's input."""
-
-    @torch.no_grad()
-    def see(inputs: Tensor) -> dict[str, Tensor]:
-        tokens = vit.embed(inputs)
-        return {"tokens": tokens, "query": vit.encode(tokens).feature}
-
-    return see
+@torch.no_grad()
+def frozen_pass(vit: ViT, inputs: Tensor) -> dict[str, Tensor]:
+    """What of a step the untouched network does: tokens `[B, N, D]` and the query `[B, D]`."""
+    tokens = vit.embed(inputs)
+    return {"tokens": tokens, "query": vit.encode(tokens).feature}
 
 
 def descend(

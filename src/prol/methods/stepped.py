@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
+from torch import Tensor
+
+from prol.backbones import render
 from prol.learner import Learner
-from prol.parts.fast_step import FastStep
+from prol.parts.fast_step import FastStep, MakeStaged
+from prol.parts.inputs import stage_training
 
 
 class SteppedLearner(Learner):
-    """A learner whose steps are taken by `_take_step`."""
+    """A learner whose steps are taken by `_take_step`: `_see` first, which no step changes, then the step itself."""
 
     can_diverge: ClassVar[bool] = True
     _take_step: FastStep
+
+    def _staged(self, pixels: list[Tensor]) -> MakeStaged:
+        """Puts a chunk on the device, augmented as the options say, when it is called."""
+        return partial(stage_training, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+
+    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
+        """What of a step does not depend on the steps before."""
+        return {"inputs": self._rendered(*staged)}
+
+    def _rendered(self, *staged: Tensor) -> Tensor:
+        return render(staged, self.preprocessing, self.backbone.dtype)
 
     def _settle(self) -> None:
         self._take_step.settle()

@@ -9,9 +9,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from prol.backbones import Staged
 from prol.parts.captured import Captured, Function
 from prol.parts.later import Later
 from prol.parts.loss_watch import LossWatch
+
+MakeStaged = Callable[[], Staged]
+"""Puts a chunk on the device."""
 
 
 class FastStep:
@@ -20,29 +24,26 @@ class FastStep:
     Where "total" is not finite the function must move nothing: that is told here.
 
     Args:
-        ahead: what of a step does not depend on the steps before, as a pass through a frozen network: from the chunk's
-            input to the tensors that the step's function takes before the labels. On a GPU it runs beside the step
-            that is still under way.
+        function: takes what `ahead` gave, and the chunk's class rows.
+        ahead: what of a step does not depend on the steps before, as a pass through a frozen network. On a GPU it runs
+            beside the step that is still under way.
     """
 
-    def __init__(self, function: Function, captured: bool, lr: float, ahead: Function | None = None) -> None:
+    def __init__(self, function: Function, ahead: Function, captured: bool, lr: float) -> None:
         self._names: tuple[str, ...] = ()
         self._function = Captured(partial(self._numbers, function), captured)
-        self._ahead = Captured(ahead or _as_it_is, captured and ahead is not None)
+        self._ahead = Captured(ahead, captured)
         self._captured = captured
         self._stream: torch.cuda.Stream | None = None
         self._taken: torch.cuda.Event | None = None
         self._watch = LossWatch(lr)
         self._last: Mapping[str, float] = {}
 
-    def __call__(self, layout: Hashable, step: int, inputs: Callable[[], Tensor], rows: Tensor) -> None:
-        """`layout` is where the function's buffers are, `step` the number to name in a complaint.
-
-        `inputs` makes the chunk's input, on the device.
-        """
+    def __call__(self, layout: Hashable, step: int, staged: MakeStaged, rows: Tensor) -> None:
+        """`layout` is where the function's buffers are, `step` the number to name in a complaint."""
         self._watch.poll()
         with self._beside(rows.device):
-            seen = self._ahead(None, inputs())
+            seen = self._ahead(None, *staged())
         if self._stream is not None:
             here = torch.cuda.current_stream(rows.device)
             here.wait_stream(self._stream)
@@ -83,7 +84,3 @@ class FastStep:
         """Takes over what `report` gave; what was under way belongs to another state."""
         self._last = dict(report)
         self._watch.forget()
-
-
-def _as_it_is(inputs: Tensor) -> dict[str, Tensor]:
-    return {"inputs": inputs}

@@ -68,6 +68,7 @@ class TaskHeads:
         self._by_length = {LIVE_ROOM: self._offsets}
         self._live_task = torch.zeros(1, dtype=torch.long, device=device)
         self._task_of = RowTable((), device, torch.long, ROOM)
+        self._order: Tensor | None = None  # the column of each class
 
     # Growth
 
@@ -97,6 +98,7 @@ class TaskHeads:
         self._live_first.fill_(live_first)
         self._count.fill_(self.weight.count)
         self._live_task.fill_(len(self.first_rows) - 1)
+        self._order = None
 
     def layout(self) -> tuple[int, ...]:
         """Changes whenever a buffer moves or another shape is computed: what was captured before is of no use then."""
@@ -152,7 +154,9 @@ class TaskHeads:
 
     def in_class_order(self, wide: Tensor) -> Tensor:
         """`[B, C]` from `[B, K]`, without columns that have no class."""
-        return wide[:, self.column_of(torch.arange(self.weight.count, device=wide.device))]
+        if self._order is None:
+            self._order = self.column_of(torch.arange(self.weight.count, device=wide.device))
+        return wide.index_select(1, self._order)
 
     # Saving
 
@@ -187,3 +191,4 @@ class TaskHeads:
         weight, bias = fold(self.weight.rows[part], self.bias.rows[part], self.scale.rows[task], self.shift.rows[task])
         self._folded_weight.append(weight)
         self._folded_bias.append(bias)
+        self._order = None

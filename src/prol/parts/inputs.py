@@ -5,13 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, Preprocessing, augmented_input, evaluation_input
+from prol.backbones import Augment, Backbone, Preprocessing, Staged, render, stage_augmented, stage_evaluation
 
 
 def training_input(
     pixels: list[Tensor], how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
 ) -> Tensor:
     """`[N, 3, size, size]` on the backbone's device; `random` drives the augmentation."""
+    return render(stage_training(pixels, how, backbone, augment, random), how, backbone.dtype)
+
+
+def stage_training(
+    pixels: list[Tensor], how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
+) -> Staged:
+    """What `render` makes that input from: all that it needs of the host."""
     if augment == "crop_flip":
-        return augmented_input(pixels, how, backbone.device, backbone.dtype, random)
-    return evaluation_input(pixels, how, backbone.device, backbone.dtype)
+        return stage_augmented(pixels, how, backbone.device, backbone.dtype, random)
+    return stage_evaluation(pixels, how, backbone.device, backbone.dtype)
