@@ -16,7 +16,7 @@ from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
 
 if TYPE_CHECKING:
-    from prol.backbones import Backbone, Preprocessing
+    from prol.backbones import Backbone, Pixels, Preprocessing
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and everything else as JSON."""
@@ -83,7 +83,7 @@ class Learner(ABC):
     def learn(self, images: Any, labels: Any) -> None:
         """One step on one chunk. A chunk that is refused, with a ValueError, changes nothing."""
         pixels, names = self.backbone.read(images), read_labels(labels)
-        if not pixels:
+        if not len(pixels):
             raise ValueError("the chunk is empty: learn needs at least one image")
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
@@ -116,19 +116,18 @@ class Learner(ABC):
         if not self.classes or not count:
             return torch.zeros(count, len(self.classes))
         known = None if fixed is None else fixed.to(self.backbone.device)
-        missing = self._missing(count)
-        if missing and pixels:
-            pixels = pixels + pixels[-1:] * missing
-        if missing and known is not None:
-            known = torch.cat([known, known[-1:].expand(missing, *known.shape[1:])])
-        batches = [slice(i, i + self.predict_batch) for i in range(0, count, self.predict_batch)]
-        scores = [self._scores(pixels[batch], None if known is None else known[batch]) for batch in batches]
+        scores = []
+        for start in range(0, count, self.predict_batch):
+            part = slice(start, start + self.predict_batch)
+            missing = self._missing(count - start, count)
+            batch = _filled(pixels[part], missing)
+            scores.append(self._scores(batch, None if known is None else _filled_rows(known[part], missing)))
         return torch.cat([part.float().cpu() for part in scores])[:count]
 
-    def _missing(self, count: int) -> int:
+    def _missing(self, left: int, count: int) -> int:
         """How many images fill up the last of several batches: a GPU is fast at shapes it has met before."""
         fills = self.backbone.device.type == "cuda" and "batch_independence" not in self.exemptions()
-        return -count % self.predict_batch if fills and count > self.predict_batch else 0
+        return max(0, self.predict_batch - left) if fills and count > self.predict_batch else 0
 
     @torch.no_grad()
     def fixed_features(self, images: Any) -> Tensor:
@@ -207,14 +206,14 @@ class Learner(ABC):
     def footprint(self) -> Footprint: ...
 
     @abstractmethod
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         """Learns from uint8 images `[3, H, W]` and their class rows `[N]`."""
 
     @abstractmethod
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         """Scores `[N, C]` of one batch, `fixed` being what `_fixed` gave for it, if known; no random numbers."""
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:  # noqa: ARG002
+    def _fixed(self, pixels: Pixels) -> Tensor:  # noqa: ARG002
         raise ValueError(f"everything {self.name} computes from an image changes with learning: nothing to keep")
 
     @abstractmethod
@@ -222,3 +221,12 @@ class Learner(ABC):
 
     @abstractmethod
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None: ...
+
+
+def _filled(batch: Pixels, missing: int) -> Pixels:
+    """The batch with its last member so many times more."""
+    return _filled_rows(batch, missing) if isinstance(batch, Tensor) else batch + batch[-1:] * missing
+
+
+def _filled_rows(rows: Tensor, missing: int) -> Tensor:
+    return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing and len(rows) else rows

@@ -24,7 +24,15 @@ PROL = Subject("prol")
 def test_every_rung_works(small_vit: str) -> None:
     rows = ladder(PROL, small_vit, "cuda", 4, Load(30), PACE)
     assert [(row["rung"], row.get("error"), row.get("warnings")) for row in rows] == [
-        (name, None, None) for name in ("float32", "bf16", "bf16, captured", "bf16, compiled, captured", "bare passes")
+        (name, None, None)
+        for name in (
+            "float32",
+            "bf16",
+            "bf16, captured",
+            "bf16, compiled, captured",
+            "full step on ready input",
+            "bare passes",
+        )
     ]
 
 

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from golden_files import golden
-from prol.parts.prompt_source import Chosen, Factor, Generator, PromptShape, PromptSource, make_prefixes, nearest
+from prol.parts.prompt_source import (
+    Chosen,
+    Factor,
+    Generator,
+    PromptShape,
+    PromptSource,
+    make_prefixes,
+    nearest_key,
+    nearest_keys_by_task,
+)
 from prol.parts.similarity import cosine_pairs, cosine_to_all
 
 CPU = torch.device("cpu")
@@ -68,15 +77,25 @@ def close(value: Tensor, name: str, dtype: torch.dtype) -> None:
     )
 
 
-def of_task_two(query: Tensor) -> Tensor:
-    """Candidates in training are the classes of the second task, 4 to 7."""
-    return (torch.arange(8) >= 4).expand(len(query), -1)
+def by_task(source: PromptSource, query: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest keys of the second task, classes 4 to 7, and of the first."""
+    current = torch.ones(len(query), dtype=torch.bool)
+    return nearest_keys_by_task(query, source.key_table(), torch.tensor(4), current)
+
+
+def test_samples_of_older_classes_may_take_any_key() -> None:
+    source, query = make(), features()
+    any_key = nearest_key(query, source.key_table())
+    near, old = nearest_keys_by_task(query, source.key_table(), torch.tensor(4), torch.zeros(len(query)).bool())
+    assert torch.equal(near, any_key)
+    assert (any_key < 4).any()
+    assert (old < 4).all()
 
 
 @DTYPES
 def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
     recorded, source, query = golden("prompt_generation"), make(dtype=dtype), features(dtype)
-    rows = nearest(source.cosines(query))
+    rows = nearest_key(query, source.key_table())
     assert torch.equal(rows, recorded["intended.eval.class"])
     torch.testing.assert_close(
         cosine_to_all(query, source.keys.rows).double(), recorded["eval.cosine"], rtol=0, atol=1e-6
@@ -94,7 +113,7 @@ def test_intended_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> Non
 def test_cosines_agree_with_the_golden_ones_to_nine_digits() -> None:
     recorded, source = golden("prompt_generation"), make()
     torch.testing.assert_close(cosine_to_all(features(), source.keys.rows), recorded["eval.cosine"], rtol=0, atol=1e-9)
-    rows = nearest(source.cosines(features()))
+    rows = nearest_key(features(), source.key_table())
     torch.testing.assert_close(
         cosine_pairs(features(), source.keys.rows[rows]), recorded["intended.eval.s"], rtol=0, atol=1e-9
     )
@@ -108,7 +127,7 @@ def test_cosines_agree_with_the_golden_ones_to_nine_digits() -> None:
 def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) -> None:
     recorded, source = golden("prompt_generation"), make(dtype=dtype)
     query = features(dtype)[recorded["train_task2.rows"]]
-    rows = nearest(source.cosines(query)[:, :8], of_task_two(query))
+    rows = by_task(source, query)[0]
     assert torch.equal(rows, recorded["intended.train_task2.class"])
     own = stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator, first_candidate=4))
     close(own, "intended.train_task2.P", dtype)
@@ -118,7 +137,7 @@ def test_intended_prompts_in_training_are_the_golden_ones(dtype: torch.dtype) ->
 @DTYPES
 def test_released_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> None:
     source, query = make("released", dtype=dtype), features(dtype)
-    rows = nearest(source.cosines(query))
+    rows = nearest_key(query, source.key_table())
     close(stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator)), "released.eval.P", dtype)
 
 
@@ -126,7 +145,7 @@ def test_released_prompts_at_test_are_the_golden_ones(dtype: torch.dtype) -> Non
 def test_released_prompts_collapse_to_the_shifters_when_no_sample_is_nearest_to_class_0(dtype: torch.dtype) -> None:
     source = make("released", dtype=dtype)
     query = features(dtype)[golden("prompt_generation")["released.eval_no_class0.rows"]]
-    rows = nearest(source.cosines(query))
+    rows = nearest_key(query, source.key_table())
     assert 0 not in rows
     prompts = stacked(make_prefixes(source.shape, query, choose(source, rows), source.generator))
     close(prompts, "released.eval_no_class0.P", dtype)
@@ -139,7 +158,7 @@ def test_released_prompts_collapse_to_the_shifters_when_no_sample_is_nearest_to_
 def test_released_prompts_in_training_take_the_rows_of_the_first_task(dtype: torch.dtype) -> None:
     source = make("released", dtype=dtype)
     query = features(dtype)[golden("prompt_generation")["train_task2.rows"]]
-    rows = nearest(source.cosines(query)[:, :8], of_task_two(query))
+    rows = by_task(source, query)[0]
     chosen = choose(source, rows, table_rows=rows - 4)
     prompts = stacked(make_prefixes(source.shape, query, chosen, source.generator, first_candidate=4))
     close(prompts, "released.train_task2.P", dtype)
@@ -153,7 +172,7 @@ def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> Non
     labels = recorded["labels"][recorded["train_task2.rows"]]
     similarity = cosine_pairs(query, source.keys.rows[labels]).mean()
     torch.testing.assert_close(similarity, recorded["train_task2.sim_mean_cos"], rtol=0, atol=1e-9)
-    old = nearest(source.cosines(query)[:, :8], (torch.arange(8) < 4).expand(len(query), -1))
+    old = by_task(source, query)[1]
     value = orthogonality(source.keys.rows[labels], source.keys.rows[old])
     torch.testing.assert_close(value, recorded["train_task2.L_ort"], rtol=0, atol=1e-9)
 
@@ -164,7 +183,7 @@ def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> Non
 def test_a_factor_of_one_leaves_the_generated_values_and_zero_leaves_the_shifters() -> None:
     query = features()
     one, zero, plain = make("one"), make("zero"), make()
-    rows = nearest(plain.cosines(query))
+    rows = nearest_key(query, plain.key_table())
     strength = cosine_pairs(query, plain.keys.rows[rows]).view(-1, 1, 1, 1, 1)
     of_one = stacked(make_prefixes(one.shape, query, choose(one, rows), one.generator))
     of_plain = stacked(make_prefixes(plain.shape, query, choose(plain, rows), plain.generator))
@@ -179,7 +198,7 @@ def test_without_keys_every_position_is_the_generated_value() -> None:
     prompts = stacked(make_prefixes(source.shape, query, None, source.generator))
     assert torch.equal(prompts, prompts[..., :1, :].expand_as(prompts))
     of_one = make("one")
-    rows = nearest(of_one.cosines(query))
+    rows = nearest_key(query, of_one.key_table())
     expected = stacked(make_prefixes(of_one.shape, query, choose(of_one, rows), of_one.generator))[..., 0, :]
     torch.testing.assert_close(prompts[..., 0, :], expected, rtol=0, atol=0)
 
@@ -196,7 +215,7 @@ def test_without_a_bias_the_generator_is_linear() -> None:
 def test_the_factor_moves_keys_unless_it_is_detached(detach: bool) -> None:
     source, query = make(), features()
     source.shape = replace(source.shape, detach_factor=detach)
-    rows = nearest(source.cosines(query))
+    rows = nearest_key(query, source.key_table())
     keys = source.keys.rows[rows].requires_grad_()
     weight = source.generator.weight.clone().requires_grad_()
     chosen = Chosen(rows, keys, source.scaler.rows[rows], source.shifter.rows[rows])
@@ -230,6 +249,6 @@ def test_ties_between_keys_take_the_lowest_row() -> None:
     source.keys.rows[5] = source.keys.rows[0]
     source.keys.rows[7] = source.keys.rows[2]
     source.renew_lengths()
-    found = nearest(source.cosines(source.keys.rows[[7, 5, 2]].clone()))
+    found = nearest_key(source.keys.rows[[7, 5, 2]].clone(), source.key_table())
     assert found.tolist() == [2, 0, 2]
-    assert nearest(source.cosines(query)).shape == (7,)
+    assert nearest_key(query, source.key_table()).shape == (7,)

@@ -1,6 +1,7 @@
 """Networks that turn images into features: timm ViTs with prefixes, adapters and taps, and their preprocessing."""
 
 from prol.backbones.base import Backbone
+from prol.backbones.images import Pixels
 from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device
 from prol.backbones.preprocess import (
     Augment,
@@ -23,6 +24,7 @@ __all__ = [
     "Backbone",
     "Encoded",
     "InputRange",
+    "Pixels",
     "Prefix",
     "Preprocessing",
     "Staged",

@@ -13,6 +13,8 @@ import torch
 
 _SHAPES = 64
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 @dataclass(frozen=True)
 class Acceleration:
@@ -32,8 +34,12 @@ class Acceleration:
         gpu = device.type == "cuda"
         return cls(compiled=gpu, captured=gpu)
 
+    def fast(self, function: F) -> F:
+        """A function of tensors as it is to be called: through torch's compiler where that is switched on."""
+        return compiled(function) if self.compiled else function
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+PLAIN = Acceleration()
 
 _as_they_are = False
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from prol.backbones.acceleration import Acceleration
+from prol.backbones.images import Pixels
 from prol.backbones.preprocess import Preprocessing
 
 
@@ -34,7 +35,7 @@ class Backbone(Protocol):
         """Type of inputs, features and everything a method keeps."""
         ...
 
-    def read(self, images: Any) -> list[Tensor]:
+    def read(self, images: Any) -> Pixels:
         """Validated uint8 images `[3, H, W]`."""
         ...
 

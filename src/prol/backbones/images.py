@@ -10,9 +10,12 @@ from torch import Tensor
 
 from prol.pictures import rgb_array
 
+Pixels = Tensor | list[Tensor]
+"""Images as they were read: one uint8 tensor `[N, 3, H, W]`, or a list of `[3, H, W]` of any sizes."""
 
-def read_images(images: Any) -> list[Tensor]:
-    """Validated images as uint8 tensors `[3, H, W]`, which may share memory with what was handed over.
+
+def read_images(images: Any) -> Pixels:
+    """Validated images, which may share memory with what was handed over.
 
     Nothing is copied here: who keeps an image beyond the call that it was handed to must copy it.
 
@@ -30,8 +33,7 @@ def read_images(images: Any) -> list[Tensor]:
                 f"images must be a batch [N, H, W, C], [N, C, H, W] or grey [N, H, W], got shape {tuple(batch.shape)}; "
                 "a single image goes in a list: [image]"
             )
-        channels_last = isinstance(images, np.ndarray)
-        return [_to_rgb(image, channels_last) for image in batch]
+        return _to_rgb(batch, batch.ndim == 3, channels_last=isinstance(images, np.ndarray))
     if isinstance(images, list | tuple):
         return [_read_one(image) for image in images]
     if hasattr(images, "convert"):
@@ -41,12 +43,12 @@ def read_images(images: Any) -> list[Tensor]:
 
 def _read_one(image: Any) -> Tensor:
     if hasattr(image, "convert"):
-        return _to_rgb(torch.from_numpy(rgb_array(image)), channels_last=True)
+        return _to_rgb(torch.from_numpy(rgb_array(image)), grey=False, channels_last=True)
     if isinstance(image, np.ndarray | Tensor):
         tensor = _as_tensor(image)
         if tensor.ndim not in (2, 3):
             raise ValueError(f"an image must be [H, W, 3], [3, H, W] or [H, W], got shape {tuple(tensor.shape)}")
-        return _to_rgb(tensor, channels_last=isinstance(image, np.ndarray))
+        return _to_rgb(tensor, tensor.ndim == 2, channels_last=isinstance(image, np.ndarray))
     raise ValueError(f"an image must be a uint8 array, a uint8 tensor or a PIL image, got {type(image).__name__}")
 
 
@@ -62,15 +64,19 @@ def _as_tensor(values: np.ndarray[Any, Any] | Tensor) -> Tensor:
     return torch.from_numpy(values if plain else values.copy())
 
 
-def _to_rgb(image: Tensor, channels_last: bool) -> Tensor:
-    if image.ndim == 2:
-        image = image.unsqueeze(0)
+def _to_rgb(images: Tensor, grey: bool, channels_last: bool) -> Tensor:
+    """`[..., 3, H, W]` from one image or a batch, whose channels come last, or first, or are missing."""
+    if grey:
+        images = images.unsqueeze(-3)
     else:
-        last, first = image.shape[-1] in (1, 3, 4), image.shape[0] in (1, 3, 4)
+        shape = images.shape[-3:]
+        last, first = shape[-1] in (1, 3, 4), shape[0] in (1, 3, 4)
         if not last and not first:
-            raise ValueError(f"an image needs 1, 3 or 4 channels, got shape {tuple(image.shape)}")
+            raise ValueError(f"an image needs 1, 3 or 4 channels, got shape {tuple(shape)}")
         if last and (channels_last or not first):
-            image = image.permute(2, 0, 1)
-    if 0 in image.shape:
-        raise ValueError(f"an image must not be empty, got shape {tuple(image.shape)}")
-    return image.expand(3, -1, -1) if image.shape[0] == 1 else image[:3]
+            images = images.movedim(-1, -3)
+    if 0 in images.shape[-3:]:
+        raise ValueError(f"an image must not be empty, got shape {tuple(images.shape[-3:])}")
+    if images.shape[-3] == 1:
+        return images.expand(*images.shape[:-3], 3, -1, -1)
+    return images[..., :3, :, :]

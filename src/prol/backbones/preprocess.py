@@ -11,6 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from prol.backbones.acceleration import PLAIN, Acceleration
+from prol.backbones.images import Pixels
 from prol.backbones.resampling import filter_weights, resample
 from prol.backbones.upload import upload, upload_stacked
 
@@ -54,58 +56,62 @@ already, `[N, 3, size, size]`.
 """
 
 
-def evaluation_input(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
+def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The deterministic transform: `[N, 3, size, size]`."""
     return render(stage_evaluation(pixels, how, device, dtype), how, dtype)
 
 
 def augmented_input(
-    pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
+    pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
 ) -> Tensor:
     """Random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear) and a flip half of the time."""
     return render(stage_augmented(pixels, how, device, dtype, random), how, dtype)
 
 
-def stage_evaluation(pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
+def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
     """All that the deterministic transform needs of the host."""
     groups, found = _groups(pixels), []
     for members in groups:
         height, width = pixels[members[0]].shape[-2:]
-        batch = upload_stacked([pixels[i] for i in members], device)
+        batch = upload_stacked(_members(pixels, members), device)
         weights = _central_weights(height, width, how, device, dtype)
         found.append((batch, *weights))
     return _as_one(found, groups, how, dtype)
 
 
 def stage_augmented(
-    pixels: list[Tensor], how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
+    pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
 ) -> Staged:
     """All that the random transform needs of the host: crops are drawn here, so that they are the same everywhere."""
-    boxes = _random_boxes(torch.tensor([image.shape[-2:] for image in pixels], dtype=torch.float64), random)
+    sides = [pixels.shape[-2:]] * len(pixels) if isinstance(pixels, Tensor) else [image.shape[-2:] for image in pixels]
+    boxes = _random_boxes(torch.tensor(sides, dtype=torch.float64), random)
     mirrored = torch.rand(len(pixels), generator=random) < 0.5
     drawn = torch.cat([boxes.flatten(1), mirrored.unsqueeze(1)], dim=1)
     groups, found = _groups(pixels), []
     for members in groups:
-        batch = upload_stacked([pixels[i] for i in members], device)
+        batch = upload_stacked(_members(pixels, members), device)
         found.append((batch, upload(drawn if len(groups) == 1 else drawn[members], device)))
     return _as_one(found, groups, how, dtype)
 
 
-def render(staged: Staged, how: Preprocessing, dtype: torch.dtype) -> Tensor:
+def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Acceleration = PLAIN) -> Tensor:
     """The network's input `[N, 3, size, size]`; operations of fixed shape on the device alone."""
+    if staged[0].is_floating_point():
+        return staged[0]
+    return driven.fast(_render)(staged, *_range(how, staged[0].device, dtype), how.size)
+
+
+def _render(staged: Staged, mean: Tensor, std: Tensor, size: int) -> Tensor:
     batch, *rest = staged
-    if batch.is_floating_point():
-        return batch
     rows, columns = None, None
     if len(rest) == 2:
         rows, columns = rest
     elif rest:
-        height, width, drawn = *batch.shape[-2:], rest[0]
-        rows = filter_weights(drawn[:, 0:2], height, how.size, "bilinear", crop_first=True).to(dtype)
+        (height, width), drawn = batch.shape[-2:], rest[0]
+        rows = filter_weights(drawn[:, 0:2], height, size, "bilinear", crop_first=True).to(mean)
         flip = drawn[:, 4] > 0
-        columns = filter_weights(drawn[:, 2:4], width, how.size, "bilinear", crop_first=True, mirrored=flip).to(dtype)
-    mean, std = _range(how, batch.device, dtype)
-    resized = resample(batch.contiguous().to(dtype).div_(255), rows, columns)
+        columns = filter_weights(drawn[:, 2:4], width, size, "bilinear", crop_first=True, mirrored=flip).to(mean)
+    resized = resample(batch.contiguous().to(mean) / 255, rows, columns)
     return (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
 
 
@@ -153,16 +159,23 @@ def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Te
     return torch.stack([place, length], dim=2)
 
 
-def _groups(pixels: list[Tensor]) -> list[list[int]]:
+def _groups(pixels: Pixels) -> list[list[int]]:
     """Which images are of one shape and are done together; large photographs are taken one by one."""
     by_shape: dict[torch.Size, list[int]] = {}
-    for i, image in enumerate(pixels):
-        by_shape.setdefault(image.shape, []).append(i)
+    if isinstance(pixels, Tensor):
+        by_shape[pixels.shape[1:]] = list(range(len(pixels)))
+    else:
+        for i, image in enumerate(pixels):
+            by_shape.setdefault(image.shape, []).append(i)
     groups = []
     for shape, members in by_shape.items():
         most = max(1, _MOST_PIXELS // (shape[1] * shape[2]))
         groups += [members[start : start + most] for start in range(0, len(members), most)]
     return groups
+
+
+def _members(pixels: Pixels, members: list[int]) -> Pixels:
+    return pixels if len(members) == len(pixels) else [pixels[i] for i in members]
 
 
 def _as_one(found: Sequence[Staged], groups: list[list[int]], how: Preprocessing, dtype: torch.dtype) -> Staged:

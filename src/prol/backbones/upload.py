@@ -15,16 +15,25 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-def upload_stacked(images: Sequence[Tensor], device: torch.device) -> Tensor:
+def upload_stacked(images: Tensor | Sequence[Tensor], device: torch.device) -> Tensor:
     """Images `[3, H, W]` of one shape as one batch `[N, 3, H, W]` on the device.
 
     Bytes are copied once on the host, in the order in which they lie there, and lie so in the batch too.
     """
-    channels_last = all(image.stride(0) == 1 for image in images)
-    views = [image.permute(1, 2, 0) for image in images] if channels_last else list(images)
-    if device.type == "cuda" and not views[0].is_cuda:
-        staged = torch.empty(len(views), *views[0].shape, dtype=views[0].dtype, pin_memory=True)
-        batch = torch.stack(views, out=staged).to(device, non_blocking=True)
+    channels_last = images[0].stride(0) == 1
+    if isinstance(images, Tensor):
+        source = images.permute(0, 2, 3, 1) if channels_last else images
+        batch = _staging(source.shape, source, device).copy_(source)
     else:
-        batch = torch.stack(views).to(device)
+        views = [image.permute(1, 2, 0) for image in images] if channels_last else list(images)
+        shape = torch.Size((len(views), *views[0].shape))
+        batch = torch.stack(views, out=_staging(shape, views[0], device))
+    batch = batch.to(device, non_blocking=True)
     return batch.permute(0, 3, 1, 2) if channels_last else batch
+
+
+def _staging(shape: torch.Size, like: Tensor, device: torch.device) -> Tensor:
+    """Where a batch is put together: in memory from which a GPU copies by itself."""
+    return torch.empty(
+        shape, dtype=like.dtype, device=like.device, pin_memory=device.type == "cuda" and not like.is_cuda
+    )

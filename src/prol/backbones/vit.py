@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from prol.backbones.acceleration import Acceleration, compiled
-from prol.backbones.images import read_images
+from prol.backbones.acceleration import Acceleration
+from prol.backbones.images import Pixels, read_images
 from prol.backbones.preprocess import Preprocessing
 
 Prefix = tuple[Tensor, Tensor]
@@ -85,7 +85,7 @@ class ViT(nn.Module):
         dtype: torch.dtype = self.model.norm.weight.dtype
         return dtype
 
-    def read(self, images: Any) -> list[Tensor]:
+    def read(self, images: Any) -> Pixels:
         return read_images(images)
 
     def features(self, inputs: Tensor) -> Tensor:
@@ -93,16 +93,7 @@ class ViT(nn.Module):
 
     def embed(self, inputs: Tensor) -> Tensor:
         """Images `[B, 3, S, S]` to tokens `[B, 1 + patches, D]` with positions."""
-        model = self.model
-        patches = model.patch_embed.norm(_linear_patches(model.patch_embed.proj, inputs)).to(self.dtype)
-        first = model.cls_token.expand(len(patches), -1, -1)
-        if model.no_embed_class:
-            tokens = torch.cat([first, patches + model.pos_embed], dim=1)
-        else:
-            tokens = torch.cat([first, patches], dim=1) + model.pos_embed
-        tokens = model.norm_pre(tokens)
-        assert isinstance(tokens, Tensor)
-        return tokens
+        return self.acceleration.fast(_embed)(self.model, inputs, self.dtype)
 
     def encode(
         self,
@@ -124,8 +115,9 @@ class ViT(nn.Module):
         for i, block in enumerate(self.model.blocks):
             first = rows if i == last and last not in taps else None
             added = inside.get(i, Additions())
-            if self.acceleration.compiled and added.only_a_prefix():
-                tokens = compiled(_prefixed_block)(block, tokens, added.prefix, first)
+            if added.only_a_prefix():
+                assert not callable(added.prefix)
+                tokens = self.acceleration.fast(_prefixed_block)(block, tokens, added.prefix, first)
             else:
                 tokens = _block(block, tokens, added, first)
             if i in taps:
@@ -157,6 +149,17 @@ class ViT(nn.Module):
 
     def trained(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+
+def _embed(model: Any, inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    patches = model.patch_embed.norm(_linear_patches(model.patch_embed.proj, inputs)).to(dtype)
+    first = model.cls_token.expand(len(patches), -1, -1)
+    if model.no_embed_class:
+        tokens = torch.cat([first, patches + model.pos_embed], dim=1)
+    else:
+        tokens = torch.cat([first, patches], dim=1) + model.pos_embed
+    out: Tensor = model.norm_pre(tokens)
+    return out
 
 
 def _linear_patches(projection: Any, images: Tensor) -> Tensor:

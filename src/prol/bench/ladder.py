@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prol.backbones import ViT, open_backbone, pick_device
+from prol.backbones import ViT, evaluation_input, open_backbone, pick_device
 from prol.backbones.acceleration import Acceleration
 from prol.bench.bare_passes import bare_passes, captured
 from prol.bench.subject import Load, Subject, step_of
@@ -23,7 +23,7 @@ PlainStep = Callable[[NDArray[np.uint8], NDArray[np.int64]], object]
 PlainMaker = Callable[[ViT, Any, int, int], PlainStep]
 """Makes a reference step from a float32 backbone, the method's options, and the classes of earlier and current task."""
 
-BARE = "bare passes"
+READY, BARE = "full step on ready input", "bare passes"
 _EAGER = Acceleration(compiled=False, captured=False)
 
 
@@ -67,7 +67,8 @@ def ladder(
     """One row a rung, with how many times faster than the first it is.
 
     A rung that fails holds its error instead, and the others go on. For PROL the last row is the bare passes through
-    the network: no step can be faster on the same rung.
+    the network: no step can be faster on the same rung. On a GPU, the last but one is the whole step without what
+    comes before it, from bytes in the host's memory to the network's input.
 
     Args:
         plain: a step of the same maths written without any care for speed; the first rung, where given.
@@ -80,6 +81,8 @@ def ladder(
         makers[replace(_FLOAT32, name="plain float32")] = partial(_plain, plain, options, backbone, device, chunk, load)
     for rung in ways:
         makers[rung] = partial(_product, subject, backbone, device, rung, chunk, load)
+    if subject.method == "prol" and last.acceleration.captured:
+        makers[replace(last, name=READY)] = partial(_ready, subject, backbone, device, last, chunk, load)
     if subject.method == "prol":
         makers[replace(last, name=BARE)] = partial(_bare, options, backbone, device, last, chunk)
     results = measure({rung.name: make for rung, make in makers.items()}, pace, waiting(place), say)
@@ -95,7 +98,7 @@ def with_ratios(rows: Sequence[Row]) -> list[Row]:
 def times_bare(rows: Sequence[Row]) -> float | None:
     """How many times as long as the bare passes the last way takes; None where one of the two is missing."""
     medians = {row["rung"]: row["median"] for row in rows if "error" not in row}
-    ways = [row["rung"] for row in rows if row["rung"] != BARE]
+    ways = [row["rung"] for row in rows if row["rung"] not in (READY, BARE)]
     return medians[ways[-1]] / medians[BARE] if {BARE, *ways[-1:]} <= medians.keys() else None
 
 
@@ -109,6 +112,16 @@ def _product(subject: Subject, backbone: str, device: str, rung: Rung, chunk: in
     learner = subject.learner(_open(backbone, device, rung), chunk)
     load.announce(learner)
     return step_of(learner, load.feed(chunk, learner.preprocessing.size))
+
+
+def _ready(subject: Subject, backbone: str, device: str, rung: Rung, chunk: int, load: Load) -> Step:
+    learner: Any = subject.learner(_open(backbone, device, rung), chunk)  # PROL, whose step is asked for by itself
+    load.announce(learner)
+    images, labels = load.feed(chunk, learner.preprocessing.size).chunk()
+    vit = learner.backbone
+    inputs = evaluation_input(vit.read(images), learner.preprocessing, vit.device, vit.dtype)
+    rows = torch.tensor([learner.row_of[int(label)] for label in labels], device=vit.device)
+    return lambda: learner._step(lambda: (inputs,), rows)
 
 
 def _plain(plain: PlainMaker, options: Any, backbone: str, device: str, chunk: int, load: Load) -> Step:

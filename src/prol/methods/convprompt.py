@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import PromptOptions, descend, head_parts
@@ -125,7 +125,7 @@ class ConvPrompt(SteppedLearner):
 
     # One step
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.source.keys.count, self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, lambda: (inputs,), rows)
@@ -163,7 +163,7 @@ class ConvPrompt(SteppedLearner):
 
     # Answering, saving, counting
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         tokens = self.backbone.embed(inputs)
         feature = self.working.encode(tokens, additions=self.source.additions()).feature

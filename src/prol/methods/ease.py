@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves
@@ -113,7 +113,7 @@ class EASE(Learner):
 
     # One step
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         o = self.options
         inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
         adapter, head = self.adapters.trained(), self.head.trained()
@@ -134,7 +134,7 @@ class EASE(Learner):
     def _features(self, tokens: Tensor, adapter: Mapping[str, Tensor]) -> Tensor:
         return self.backbone.encode(tokens, additions=self.adapters.module.additions(adapter)).feature
 
-    def _all_features(self, pixels: list[Tensor]) -> Tensor:
+    def _all_features(self, pixels: Pixels) -> Tensor:
         """Features in every task's space, `[T, B, D]`, of images as evaluation sees them."""
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         tokens = self.backbone.embed(inputs)
@@ -142,7 +142,7 @@ class EASE(Learner):
 
     # Answering, saving, counting
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         means = torch.stack([space.means() for space in self.prototypes])
         measured = torch.stack([space.measured() for space in self.prototypes])
         rows = torch.arange(len(self.classes), device=means.device)

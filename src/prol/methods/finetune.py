@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.stepped import SteppedLearner
@@ -92,7 +92,7 @@ class Finetune(SteppedLearner):
         super()._register(names)
         self.head.append(len(names), self.random, HEAD_DEVIATION)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
@@ -127,7 +127,7 @@ class Finetune(SteppedLearner):
             if parameter.dtype != self.weights[name].dtype:
                 parameter.copy_(self.weights[name])
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.head.logits(self.working.features(inputs))
 

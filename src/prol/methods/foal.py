@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, ViT, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.inputs import training_input
@@ -73,7 +73,7 @@ class FOAL(Learner):
         self.counts.append(torch.zeros(len(names)))
 
     @torch.no_grad()
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         embedded = sigmoid_features(self._features(inputs), self.map).double()
         targets = F.one_hot(rows, len(self.classes)).double()
@@ -87,10 +87,10 @@ class FOAL(Learner):
         encoded = backbone.encode(backbone.embed(inputs), taps=range(backbone.depth - 1))
         return backbone.final_norm(torch.stack([*encoded.class_taps, encoded.class_token]).mean(0))
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         return self._features(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         embedded = sigmoid_features(self._fixed(pixels) if fixed is None else fixed, self.map)
         return SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
 

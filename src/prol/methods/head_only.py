@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.stepped import SteppedLearner
@@ -87,7 +87,7 @@ class HeadOnly(SteppedLearner):
         self.weight.append(torch.empty(len(names), self.backbone.width).normal_(0, 0.02, generator=self.random))
         self.bias.append(torch.zeros(len(names)))
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
@@ -111,11 +111,11 @@ class HeadOnly(SteppedLearner):
         values = {"inter": inter.detach(), "intra": intra.detach(), "total": total.detach()}
         return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.backbone.features(inputs)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)
 
     def footprint(self) -> Footprint:

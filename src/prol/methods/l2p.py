@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, frozen_pass, head_parts, initial
@@ -98,7 +98,7 @@ class L2P(SteppedLearner):
         super()._register(names)
         self.head.append(len(names), self.random)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
@@ -137,16 +137,16 @@ class L2P(SteppedLearner):
         assert outputs is not None
         return outputs[:, 1:].mean(1)
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         return self.backbone.features(self._evaluation_input(pixels))
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         tokens = self.backbone.embed(self._evaluation_input(pixels))
         query = self.backbone.encode(tokens).feature if fixed is None else fixed
         chosen = self._choose(query, self.options.test_selection)
         return self.head.logits(self._prompted(tokens, self.prompts[chosen]))
 
-    def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
+    def _evaluation_input(self, pixels: Pixels) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
     def exemptions(self) -> dict[str, str]:

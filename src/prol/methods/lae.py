@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.adapter_training import AdapterOptions, leaves, seen_softmax
@@ -114,7 +114,7 @@ class LAE(SteppedLearner):
 
     # One step
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         layout = (len(self.classes), self.clock.number, self._waits(), self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1
@@ -149,7 +149,7 @@ class LAE(SteppedLearner):
 
     # Answering, saving, counting
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         tokens, seen = self.backbone.embed(inputs), self.seen.rows
         answers = seen_softmax(self.head.logits(self._features(tokens, self.online)), seen)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Backbone, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.methods.adapter_training import finite_gradients, leaves, seen_softmax
@@ -108,7 +108,7 @@ class MOS(Learner):
 
     # One step
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         o = self.options
         inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
         adapter, head = self.adapters.trained(), self.head.trained()
@@ -140,7 +140,7 @@ class MOS(Learner):
         return self.gaussians.means.rows[others]
 
     @torch.no_grad()
-    def _take_statistics(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _take_statistics(self, pixels: Pixels, rows: Tensor) -> None:
         """Moments of the current adapter's features, and prototypes of the first one's, from unaugmented images."""
         tokens = self.backbone.embed(self._evaluation_input(pixels))
         features = self._features(tokens, self.adapters.of(-1))
@@ -174,10 +174,10 @@ class MOS(Learner):
 
     # Answering, saving, counting
 
-    def _evaluation_input(self, pixels: list[Tensor]) -> Tensor:
+    def _evaluation_input(self, pixels: Pixels) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         tokens, seen = self.backbone.embed(self._evaluation_input(pixels)), self.prototypes.measured()
         cosines = cosine_to_all(self._features(tokens, self.adapters.of(0)).double(), self.prototypes.means())
         start = cosines.masked_fill(~seen, -torch.inf).argmax(1)

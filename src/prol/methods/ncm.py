@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.inputs import training_input
@@ -52,17 +52,17 @@ class NCM(Learner):
         self.counts.append(torch.zeros(len(names)))
 
     @torch.no_grad()
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         features = self.backbone.features(inputs).double()
         self.sums.rows.index_add_(0, rows, features)
         self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.backbone.features(inputs)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         features = (self._fixed(pixels) if fixed is None else fixed).double()
         means = self.sums.rows / self.counts.rows.clamp(min=1).unsqueeze(1)
         scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, Staged, ViT, stage_evaluation
+from prol.backbones import Backbone, Pixels, Staged, ViT, stage_evaluation
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prol_network import PromptedNetwork
@@ -20,7 +20,6 @@ from prol.parts.adam import Adam, gathered_rows, part_gradients
 from prol.parts.captured import Captured
 from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.hard_soft import HardSoft
-from prol.parts.heads import head_logits
 from prol.parts.packing import packed, unpacked
 from prol.parts.tasks import TaskClock
 
@@ -102,7 +101,7 @@ class PROL(SteppedLearner):
 
     # One step
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         if self.options.train_rows == "local" and bool((rows < self.clock.first_row).any()):
             raise ValueError("train_rows=local, as in preset released, cannot learn classes of earlier tasks again")
         self._step(self._staged(pixels), rows)
@@ -178,10 +177,10 @@ class PROL(SteppedLearner):
 
     # Answering, saving, counting
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         return self.network.query(self._rendered(*self._staged_for_answers(pixels)))[2]
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         staged = self._staged_for_answers(pixels)
         if fixed is None:
             logits = self._answer(self._layout(), *staged)["logits"]
@@ -191,13 +190,13 @@ class PROL(SteppedLearner):
 
     def _one_answer(self, *staged: Tensor) -> dict[str, Tensor]:
         tokens, _, query = self.network.query(self._rendered(*staged))
-        return {"logits": head_logits(self.network.features(tokens, query), self.heads.tensors())}
+        return {"logits": self.network.logits(self.network.features(tokens, query))}
 
     def _one_known_answer(self, query: Tensor, *staged: Tensor) -> dict[str, Tensor]:
         tokens = self.backbone.embed(self._rendered(*staged))
-        return {"logits": head_logits(self.network.features(tokens, query), self.heads.tensors())}
+        return {"logits": self.network.logits(self.network.features(tokens, query))}
 
-    def _staged_for_answers(self, pixels: list[Tensor]) -> Staged:
+    def _staged_for_answers(self, pixels: Pixels) -> Staged:
         return stage_evaluation(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
 
     def exemptions(self) -> dict[str, str]:

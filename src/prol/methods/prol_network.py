@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import torch
 from torch import Tensor
 
 from prol.backbones import ViT
-from prol.backbones.acceleration import compiled
 from prol.methods.prol_losses import Judged, loss_terms
 from prol.methods.prol_options import PROLOptions
 from prol.parts.adam import Part
-from prol.parts.heads import TaskHeads
-from prol.parts.prompt_source import Chosen, Generator, PromptShape, PromptSource, make_prefixes, nearest
-
-F = TypeVar("F", bound=Callable[..., Any])
+from prol.parts.heads import TaskHeads, head_logits
+from prol.parts.prompt_source import (
+    Chosen,
+    Generator,
+    PromptShape,
+    PromptSource,
+    make_prefixes,
+    nearest_key,
+    nearest_keys_by_task,
+)
 
 
 class PromptedNetwork:
@@ -27,7 +29,7 @@ class PromptedNetwork:
     """
 
     def __init__(self, backbone: ViT, options: PROLOptions, random: torch.Generator) -> None:
-        self.backbone, self.options = backbone, options
+        self.backbone, self.options, self.fast = backbone, options, backbone.acceleration.fast
         o, device, dtype = options, backbone.device, backbone.dtype
         self.working = backbone.fork("norms" if o.tune_norms else "none")
         shape = PromptShape(
@@ -62,7 +64,7 @@ class PromptedNetwork:
         taken, label_keys, old_keys = self.choose(query, rows, current, parts) if self.options.keys else (None,) * 3
         prompted = self.prompted(tokens, query, taken, parts, self.first)
         judged = Judged(prompted, plain, query, heads.column_of(rows), current, self.first, label_keys, old_keys)
-        total, terms = self._fast(loss_terms)(self.options, heads.tensors(_head(parts)), judged)
+        total, terms = self.fast(loss_terms)(self.options, heads.tensors(_head(parts)), judged)
         return total, terms, parts
 
     def query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,11 +88,9 @@ class PromptedNetwork:
         """
         o, first, source = self.options, self.first, self.source
         # Candidates in training are the task's own classes; a sample of an older class may take any, as at test.
-        cosines = source.cosines(query)
-        every = torch.arange(cosines.shape[1], device=rows.device)
-        near = nearest(cosines, (every >= first) | ~current.unsqueeze(1))
+        near, old = self.fast(nearest_keys_by_task)(query, source.key_table(), first, current)
         taken = rows if o.prompt_selection == "label" else near
-        old = nearest(cosines, (every < first).unsqueeze(0)) if self.has_old_classes and o.ort else rows[:0]
+        old = old if self.has_old_classes and o.ort else rows[:0]
         parts["keys"] = Part.of_rows(source.keys.buffer, torch.cat([taken, rows, old]))
         taken_keys, label_keys, old_keys = torch.split(parts["keys"].leaf, [len(rows), len(rows), len(old)])
         chosen = Chosen(taken, taken_keys)
@@ -115,12 +115,12 @@ class PromptedNetwork:
         generator = self.source.generator
         if "generator.weight" in parts:
             generator = Generator(parts["generator.weight"].leaf, parts["generator.bias"].leaf)
-        prefixes = self._fast(make_prefixes)(self.source.shape, query, chosen, generator, first_candidate)
+        prefixes = self.fast(make_prefixes)(self.source.shape, query, chosen, generator, first_candidate)
         return self.working.encode(tokens, dict(enumerate(prefixes))).feature
 
-    def _fast(self, function: F) -> F:
-        """The function as the backbone's device is driven: through torch's compiler, or as it is."""
-        return compiled(function) if self.backbone.acceleration.compiled else function
+    def logits(self, feature: Tensor) -> Tensor:
+        """What the heads say of a feature `[B, D]`: `[B, K]`, see `TaskHeads.in_class_order`."""
+        return self.fast(head_logits)(feature, self.heads.tensors())
 
     def parts(self) -> dict[str, Part]:
         """Trained parts that every chunk uses: the live head, LayerNorms, and in the first task the generator."""
@@ -137,7 +137,7 @@ class PromptedNetwork:
         """The prompted class feature `[B, D]` that the heads judge, all classes being candidates."""
         chosen = None
         if self.options.keys:
-            rows, source = nearest(self.source.cosines(query)), self.source
+            rows, source = self.fast(nearest_key)(query, self.source.key_table()), self.source
             tables = (source.scaler.buffer[rows], source.shifter.buffer[rows]) if self.options.scalers else (None, None)
             chosen = Chosen(rows, source.keys.buffer[rows], *tables)
         return self.prompted(tokens, query, chosen, {}, 0)

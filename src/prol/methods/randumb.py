@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.feature_store import Memory, Recollection, require_memory
@@ -107,7 +107,7 @@ class RanDumb(Learner):
     # Learning and answering
 
     @torch.no_grad()
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         features = self.backbone.features(inputs)
         if self.gamma is None:  # for ever: statistics under another gamma could not be added to these
@@ -121,11 +121,11 @@ class RanDumb(Learner):
     def _embed(self, features: Tensor) -> Tensor:
         return fourier_features(features, self.weight, self.phase, 1.0 if self.gamma is None else self.gamma)
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.backbone.features(inputs)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))
 
     def _head(self) -> SolvedHead:

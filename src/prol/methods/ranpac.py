@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.feature_store import Memory, Recollection, require_memory
@@ -130,7 +130,7 @@ class RanPAC(Learner):
     # Learning and answering
 
     @torch.no_grad()
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         if self.first_task is None or self.first_task.over:
             features, self._last = self._network().features(inputs), {}
@@ -150,11 +150,11 @@ class RanPAC(Learner):
     def _embed(self, features: Tensor) -> Tensor:
         return features if self.weight is None else relu_features(features, self.weight)
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self._network().features(inputs)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))
 
     def _head(self) -> SolvedHead:

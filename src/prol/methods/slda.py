@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.inputs import training_input
@@ -56,16 +56,16 @@ class SLDA(Learner):
         self._solved = None
 
     @torch.no_grad()
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         self.moments.add(self.backbone.features(inputs), rows)
         self._solved = None
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def _fixed(self, pixels: Pixels) -> Tensor:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.backbone.features(inputs)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None) -> Tensor:
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._fixed(pixels) if fixed is None else fixed)
 
     def _head(self) -> SolvedHead:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from prol.backbones import render
+from prol.backbones import Pixels, render
 from prol.learner import Learner
 from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.inputs import stage_training
@@ -20,7 +20,7 @@ class SteppedLearner(Learner):
     can_diverge: ClassVar[bool] = True
     _take_step: FastStep
 
-    def _staged(self, pixels: list[Tensor]) -> MakeStaged:
+    def _staged(self, pixels: Pixels) -> MakeStaged:
         """Puts a chunk on the device, augmented as the options say, when it is called."""
         return partial(stage_training, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
 
@@ -29,7 +29,7 @@ class SteppedLearner(Learner):
         return {"inputs": self._rendered(*staged)}
 
     def _rendered(self, *staged: Tensor) -> Tensor:
-        return render(staged, self.preprocessing, self.backbone.dtype)
+        return render(staged, self.preprocessing, self.backbone.dtype, self.backbone.acceleration)
 
     def _settle(self) -> None:
         self._take_step.settle()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prol.parts.adam import Part
 from prol.parts.rows import RowTable
+from prol.parts.similarity import few_by_many
 
 NORM_EPSILON = 1e-5
 ROOM, LIVE_ROOM = 64, 16
@@ -40,7 +41,8 @@ def head_logits(features: Tensor, head: HeadTensors) -> Tensor:
     normed = F.layer_norm(features, features.shape[1:], eps=NORM_EPSILON)
     answers = F.linear(normed, *fold(head.weight, head.bias, head.scale, head.shift))
     if head.folded is not None:
-        answers = torch.cat([F.linear(normed, *head.folded), answers], dim=1)
+        weight, bias = head.folded
+        answers = torch.cat([few_by_many(normed, weight) + bias, answers], dim=1)
     return answers.masked_fill(head.columns < 0, -torch.inf)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, Preprocessing, Staged, render, stage_augmented, stage_evaluation
+from prol.backbones import Augment, Backbone, Pixels, Preprocessing, Staged, render, stage_augmented, stage_evaluation
 
 
 def training_input(
-    pixels: list[Tensor], how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
+    pixels: Pixels, how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
 ) -> Tensor:
     """`[N, 3, size, size]` on the backbone's device; `random` drives the augmentation."""
     return render(stage_training(pixels, how, backbone, augment, random), how, backbone.dtype)
 
 
 def stage_training(
-    pixels: list[Tensor], how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
+    pixels: Pixels, how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
 ) -> Staged:
     """What `render` makes that input from: all that it needs of the host."""
     if augment == "crop_flip":

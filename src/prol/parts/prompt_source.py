@@ -52,11 +52,34 @@ class Chosen(NamedTuple):
     shifter: Tensor | None = None
 
 
-def nearest(cosines: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """The column with the highest cosine, `[B]`, among those `allowed` `[B, C]`."""
-    if allowed is not None:
-        cosines = cosines.masked_fill(~allowed, -torch.inf)
-    return cosines.argmax(1)
+class KeyTable(NamedTuple):
+    """All keys `[room, D]`, what brings them to length one `[room, 1]`, and how many there are."""
+
+    keys: Tensor
+    inverse_lengths: Tensor
+    taken: Tensor
+
+
+def nearest_key(query: Tensor, table: KeyTable) -> Tensor:
+    """The row of the key with the highest cosine, `[B]`."""
+    return _cosines(query, table).argmax(1)
+
+
+def nearest_keys_by_task(query: Tensor, table: KeyTable, first: Tensor, current: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest keys of the current task and of older ones, rows `[B]` each; the task's rows begin at `first`.
+
+    Samples that are not `current` `[B]`, but of an older class, may take any key as that of their task.
+    """
+    cosines = _cosines(query, table)
+    older = torch.arange(cosines.shape[1], device=query.device) < first
+    own = cosines.masked_fill(older & current.unsqueeze(1), -torch.inf)
+    return own.argmax(1), cosines.masked_fill(~older, -torch.inf).argmax(1)
+
+
+def _cosines(query: Tensor, table: KeyTable) -> Tensor:
+    """Cosine of every query to every key, `[B, room]`, -inf where there is no class."""
+    rows = torch.arange(len(table.keys), device=query.device)
+    return cosine_to_all(query, table.keys, table.inverse_lengths).masked_fill(rows >= table.taken, -torch.inf)
 
 
 def make_prefixes(
@@ -121,11 +144,8 @@ class PromptSource:
         """Changes whenever a buffer moves: what was captured before is of no use then."""
         return (self.keys.moves, self.scaler.moves, self.shifter.moves, self._lengths.moves, self._loads)
 
-    def cosines(self, query: Tensor) -> Tensor:
-        """Cosine of every query to every key, `[B, room]`, -inf where there is no class."""
-        rows = torch.arange(len(self.keys.buffer), device=query.device)
-        cosines = cosine_to_all(query, self.keys.buffer, self._lengths.buffer)
-        return cosines.masked_fill(rows >= self._count, -torch.inf)
+    def key_table(self) -> KeyTable:
+        return KeyTable(self.keys.buffer, self._lengths.buffer, self._count)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything learnt, by name, as views."""

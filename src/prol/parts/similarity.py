@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+PARTS = 8
+
 
 def inverse_length(x: Tensor) -> Tensor:
     """What rows of `[..., D]` are multiplied by to be at length one, `[..., 1]`."""
@@ -22,7 +24,20 @@ def cosine_to_all(features: Tensor, keys: Tensor, inverse_lengths: Tensor | None
     With the keys' own `inverse_lengths` `[C, 1]` at hand this is one product, whatever their number.
     """
     scale = inverse_length(keys) if inverse_lengths is None else inverse_lengths
-    return unit(features) @ keys.T * scale.T
+    return few_by_many(unit(features), keys) * scale.T
+
+
+def few_by_many(few: Tensor, many: Tensor) -> Tensor:
+    """Products of few rows `[B, D]` with the rows of a long table `[C, D]`: `[B, C]`.
+
+    On a GPU the sum over D is cut into parts that are computed side by side: as one, so few rows would leave most of
+    the device idle.
+    """
+    batch, width = few.shape
+    if not few.is_cuda or width % PARTS:
+        return few @ many.T
+    parts = few.view(batch, PARTS, -1).transpose(0, 1) @ many.view(len(many), PARTS, -1).permute(1, 2, 0)
+    return parts.sum(0)
 
 
 def cosine_pairs(a: Tensor, b: Tensor) -> Tensor:
