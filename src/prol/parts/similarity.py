@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-PARTS = 8
+PARTS, LONG = 8, 4096
 
 
 def inverse_length(x: Tensor) -> Tensor:
@@ -30,11 +30,11 @@ def cosine_to_all(features: Tensor, keys: Tensor, inverse_lengths: Tensor | None
 def few_by_many(few: Tensor, many: Tensor) -> Tensor:
     """Products of few rows `[B, D]` with the rows of a long table `[C, D]`: `[B, C]`.
 
-    On a GPU the sum over D is cut into parts that are computed side by side: as one, so few rows would leave most of
-    the device idle.
+    On a GPU, where the table is not long, the sum over D is cut into parts that are computed side by side: as one, so
+    few rows would leave most of the device idle.
     """
     batch, width = few.shape
-    if not few.is_cuda or width % PARTS:
+    if not few.is_cuda or width % PARTS or len(many) > LONG:
         return few @ many.T
     parts = few.view(batch, PARTS, -1).transpose(0, 1) @ many.view(len(many), PARTS, -1).permute(1, 2, 0)
     return parts.sum(0)
