@@ -17,7 +17,7 @@ from torch import Tensor
 import prol
 from prol.backbones import Preprocessing, ViT, augmented_input, evaluation_input
 from prol.backbones.images import read_images
-from prol.backbones.preprocess import _random_boxes
+from prol.backbones.preprocess import _canvas, _random_boxes, stage_evaluation
 
 CPU = torch.device("cpu")
 PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -300,3 +300,31 @@ def test_a_mirrored_crop_is_the_crop_from_right_to_left() -> None:
         expected = torch.nn.functional.interpolate(crop, (16, 16), mode="bilinear", antialias=True)[0]
         torch.testing.assert_close(shown[0], expected.flip(2) if mirrored else expected, rtol=0, atol=1e-6)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("how", [PLAIN, replace(PLAIN, interpolation="bilinear", crop_pct=0.875)], ids=str)
+def test_images_of_several_sizes_on_one_canvas_come_out_as_each_by_itself(
+    how: Preprocessing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [
+        pixels(9, 9),
+        pixels(70, 20),
+        pixels(33, 64).permute(1, 2, 0).contiguous().permute(2, 0, 1),
+        pixels(16, 16),
+    ]
+    alone = evaluate(images, how), augment(images, how)
+    monkeypatch.setattr("prol.backbones.preprocess._canvas", lambda *_: (128, 64))
+    staged = stage_evaluation(images, how, CPU, torch.float64)
+    assert [tuple(tensor.shape) for tensor in staged] == [(4, 3, 128, 64), (4, 6)]
+    torch.testing.assert_close(evaluate(images, how), alone[0], rtol=0, atol=1e-9)
+    torch.testing.assert_close(augment(images, how), alone[1], rtol=0, atol=1e-9)
+
+
+def test_a_canvas_is_for_gpus_and_images_of_several_sizes_that_are_not_too_large() -> None:
+    gpu = torch.device("cuda")
+    mixed = [pixels(9, 9), pixels(70, 20)]
+    assert _canvas(mixed, gpu) == (128, 64)
+    assert _canvas(mixed, CPU) is None
+    assert _canvas([pixels(9, 9), pixels(9, 9)], gpu) is None
+    assert _canvas(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), gpu) is None
+    assert _canvas([pixels(9, 9), torch.zeros(1).byte().expand(3, 4000, 3000)], gpu) is None

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.similarity import cosine_pairs, cosine_to_all, shared_first_hit_factor, unit
+from prol.parts.similarity import (
+    STRIP,
+    _in_columns,
+    _in_strips,
+    cosine_pairs,
+    cosine_to_all,
+    few_by_many,
+    shared_first_hit_factor,
+    unit,
+)
 
 
 def drawn(*shape: int) -> Tensor:
@@ -55,3 +67,15 @@ def test_every_hit_receives_the_whole_gradient_of_the_shared_factor() -> None:
     weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     (gradient,) = torch.autograd.grad((shared_first_hit_factor(cosine, hits) * weights).sum(), [cosine])
     assert gradient.tolist() == [10, 0, 10, 0]
+
+
+@pytest.mark.parametrize("product", [few_by_many, _in_columns, _in_strips])
+@pytest.mark.parametrize(("table", "width"), [(5, 16), (2 * STRIP, 24), (STRIP + 3, 7), (3 * STRIP, 7)])
+def test_products_in_parts_are_the_product_and_have_its_gradient(product: Any, table: int, width: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    few = torch.randn(3, width, generator=random, dtype=torch.float64).requires_grad_()
+    many = torch.randn(table, width, generator=random, dtype=torch.float64)
+    above = torch.randn(3, table, generator=random, dtype=torch.float64)
+    found = product(few, many)
+    torch.testing.assert_close(found, few @ many.T)
+    torch.testing.assert_close(torch.autograd.grad(found, few, above)[0], above @ many)

@@ -14,12 +14,14 @@ from torch import Tensor
 from prol.backbones.acceleration import PLAIN, Acceleration
 from prol.backbones.images import Pixels
 from prol.backbones.resampling import filter_weights, resample
-from prol.backbones.upload import upload, upload_stacked
+from prol.backbones.upload import upload, upload_on_canvas, upload_stacked
 
 InputRange = Literal["backbone", "unit", "symmetric"]
 Augment = Literal["none", "crop_flip"]
 
 _MOST_PIXELS = 1 << 23
+_STEP = 64
+"""Sides of a canvas are multiples of this."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ Staged = tuple[Tensor, ...]
 """Images on the device with what their transform needs, for `render`.
 
 Bytes `[N, 3, H, W]`, alone where they are of the network's own size; followed by weights of rows and columns; or by
-each image's crop `[N, 5]`: two starts and lengths, and whether it is mirrored. Images of several sizes are rendered
-already, `[N, 3, size, size]`.
+a start and a length along rows and along columns for each image, and then in training whether it is mirrored,
+`[N, 5]`, else where its rows and columns end, `[N, 6]`. Or what is rendered already, `[N, 3, size, size]`.
 """
 
 
@@ -70,6 +72,12 @@ def augmented_input(
 
 def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
     """All that the deterministic transform needs of the host."""
+    canvas = _canvas(pixels, device)
+    if canvas is not None:
+        sides = [(image.shape[1], image.shape[2]) for image in pixels]
+        boxes = [(*_central_box(height, width, how), height, width) for height, width in sides]
+        placed = upload(torch.tensor(boxes, dtype=torch.float64), device)
+        return upload_on_canvas(list(pixels), *canvas, device), placed
     groups, found = _groups(pixels), []
     for members in groups:
         height, width = pixels[members[0]].shape[-2:]
@@ -87,6 +95,9 @@ def stage_augmented(
     boxes = _random_boxes(torch.tensor(sides, dtype=torch.float64), random)
     mirrored = torch.rand(len(pixels), generator=random) < 0.5
     drawn = torch.cat([boxes.flatten(1), mirrored.unsqueeze(1)], dim=1)
+    canvas = _canvas(pixels, device)
+    if canvas is not None:
+        return upload_on_canvas(list(pixels), *canvas, device), upload(drawn, device)
     groups, found = _groups(pixels), []
     for members in groups:
         batch = upload_stacked(_members(pixels, members), device)
@@ -98,19 +109,23 @@ def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Accel
     """The network's input `[N, 3, size, size]`; operations of fixed shape on the device alone."""
     if staged[0].is_floating_point():
         return staged[0]
-    return driven.fast(_render)(staged, *_range(how, staged[0].device, dtype), how.size)
+    return driven.fast(_render)(staged, *_range(how, staged[0].device, dtype), how.size, how.interpolation)
 
 
-def _render(staged: Staged, mean: Tensor, std: Tensor, size: int) -> Tensor:
+def _render(staged: Staged, mean: Tensor, std: Tensor, size: int, interpolation: str) -> Tensor:
     batch, *rest = staged
     rows, columns = None, None
+    (height, width), boxes = batch.shape[-2:], rest[0] if rest else None
     if len(rest) == 2:
         rows, columns = rest
-    elif rest:
-        (height, width), drawn = batch.shape[-2:], rest[0]
-        rows = filter_weights(drawn[:, 0:2], height, size, "bilinear", crop_first=True).to(mean)
-        flip = drawn[:, 4] > 0
-        columns = filter_weights(drawn[:, 2:4], width, size, "bilinear", crop_first=True, mirrored=flip).to(mean)
+    elif boxes is not None and boxes.shape[1] == 5:
+        flip = boxes[:, 4] > 0
+        rows = filter_weights(boxes[:, 0:2], height, size, "bilinear", crop_first=True)
+        columns = filter_weights(boxes[:, 2:4], width, size, "bilinear", crop_first=True, mirrored=flip)
+    elif boxes is not None:
+        rows = filter_weights(boxes[:, 0:2], height, size, interpolation, crop_first=False, ends=boxes[:, 4])
+        columns = filter_weights(boxes[:, 2:4], width, size, interpolation, crop_first=False, ends=boxes[:, 5])
+    rows, columns = (None if weights is None else weights.to(mean) for weights in (rows, columns))
     resized = resample(batch.contiguous().to(mean) / 255, rows, columns)
     return (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
 
@@ -122,14 +137,20 @@ def _central_weights(
     """Weights `[1, size, side]` of the resized image's centre along both sides; none where it stays as it is."""
     if height == width == how.size == math.floor(how.size / how.crop_pct):
         return ()
-    weights = []
+    box, weights = torch.tensor(_central_box(height, width, how), dtype=torch.float64), []
+    for part, side in ((box[None, :2], height), (box[None, 2:], width)):
+        weights.append(filter_weights(part, side, how.size, how.interpolation, crop_first=False).to(device, dtype))
+    return tuple(weights)
+
+
+def _central_box(height: int, width: int, how: Preprocessing) -> tuple[float, ...]:
+    """Start and length, along rows and along columns, of what becomes the resized image's centre."""
+    box: list[float] = []
     for side in (height, width):
         # Whole pixels of the resized image, rounded as torchvision's Resize and CenterCrop round them.
         resized = side * math.floor(how.size / how.crop_pct) // min(height, width)
-        scale = side / resized
-        box = torch.tensor([[round((resized - how.size) / 2) * scale, how.size * scale]], dtype=torch.float64)
-        weights.append(filter_weights(box, side, how.size, how.interpolation, crop_first=False).to(device, dtype))
-    return tuple(weights)
+        box += [round((resized - how.size) / 2) * side / resized, how.size * side / resized]
+    return tuple(box)
 
 
 @cache
@@ -157,6 +178,17 @@ def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Te
     place = torch.rand(n, 2, generator=random, dtype=torch.float64)
     place = torch.where(found, (place * (sides - length + 1)).floor(), ((sides - length) / 2).floor())
     return torch.stack([place, length], dim=2)
+
+
+def _canvas(pixels: Pixels, device: torch.device) -> tuple[int, int] | None:
+    """Sides of a canvas for images of several sizes on a GPU, which is fast at few shapes and slow at many small ones.
+
+    None where images are of one size, or so large that they had better be taken by themselves.
+    """
+    if device.type != "cuda" or isinstance(pixels, Tensor) or len({image.shape for image in pixels}) == 1:
+        return None
+    height, width = (-(-max(image.shape[axis] for image in pixels) // _STEP) * _STEP for axis in (1, 2))
+    return (height, width) if len(pixels) * height * width <= _MOST_PIXELS else None
 
 
 def _groups(pixels: Pixels) -> list[list[int]]:

@@ -22,12 +22,18 @@ def resample(batch: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tens
 
 
 def filter_weights(
-    boxes: Tensor, source: int, size: int, interpolation: str, crop_first: bool, mirrored: Tensor | None = None
+    boxes: Tensor,
+    source: int,
+    size: int,
+    interpolation: str,
+    crop_first: bool,
+    mirrored: Tensor | None = None,
+    ends: Tensor | None = None,
 ) -> Tensor:
     """Weights `[N, size, source]` that resample `boxes[n] = (start, length)` of a line of `source` pixels.
 
-    With `crop_first`, pixels outside the box do not count; otherwise the filter may look beyond its edges. Where
-    `mirrored` `[N]`, the line comes out from its end on.
+    With `crop_first`, pixels outside the box do not count; otherwise the filter may look beyond its edges, up to
+    `ends[n]` where lines end before the last pixel. Where `mirrored` `[N]`, the line comes out from its end on.
     """
     start, length = boxes[:, :1], boxes[:, 1:]
     scale = length / size
@@ -41,6 +47,8 @@ def filter_weights(
     if crop_first:
         inside = (pixel > start) & (pixel < start + length)
         weights = weights * inside.unsqueeze(1)
+    elif ends is not None:
+        weights = weights * (pixel < ends.unsqueeze(1)).unsqueeze(1)
     return weights / weights.sum(2, keepdim=True)
 
 

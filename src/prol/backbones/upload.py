@@ -32,6 +32,14 @@ def upload_stacked(images: Tensor | Sequence[Tensor], device: torch.device) -> T
     return batch.permute(0, 3, 1, 2) if channels_last else batch
 
 
+def upload_on_canvas(images: Sequence[Tensor], height: int, width: int, device: torch.device) -> Tensor:
+    """Images `[3, H, W]` of several shapes in the upper left corners of one batch `[N, 3, height, width]`."""
+    canvas = _staging(torch.Size((len(images), height, width, 3)), images[0], device).zero_()
+    for place, image in zip(canvas, images, strict=True):
+        place[: image.shape[1], : image.shape[2]] = image.permute(1, 2, 0)
+    return canvas.to(device, non_blocking=True).permute(0, 3, 1, 2)
+
+
 def _staging(shape: torch.Size, like: Tensor, device: torch.device) -> Tensor:
     """Where a batch is put together: in memory from which a GPU copies by itself."""
     return torch.empty(

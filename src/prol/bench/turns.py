@@ -43,6 +43,7 @@ def measure(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
+                warnings.filterwarnings("ignore", module=r"torch\b")  # its compiler's advice is not about this step
                 size = warm_up(steps[name], pace, wait, clock)
         except Exception as error:
             results[name] = in_a_line(error)

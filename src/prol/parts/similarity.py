@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-PARTS, LONG = 8, 4096
+COLUMNS, STRIP = 8, 2048
 
 
 def inverse_length(x: Tensor) -> Tensor:
@@ -28,16 +28,32 @@ def cosine_to_all(features: Tensor, keys: Tensor, inverse_lengths: Tensor | None
 
 
 def few_by_many(few: Tensor, many: Tensor) -> Tensor:
-    """Products of few rows `[B, D]` with the rows of a long table `[C, D]`: `[B, C]`.
+    """Products of few rows `[B, D]` with the rows of a table `[C, D]`: `[B, C]`.
 
-    On a GPU, where the table is not long, the sum over D is cut into parts that are computed side by side: as one, so
-    few rows would leave most of the device idle.
+    On a GPU, as one product, so few rows would leave most of the device idle, on the way forward with a short table
+    and on the way back with a long one: it is cut into parts that are computed side by side.
     """
-    batch, width = few.shape
-    if not few.is_cuda or width % PARTS or len(many) > LONG:
+    if not few.is_cuda:
         return few @ many.T
-    parts = few.view(batch, PARTS, -1).transpose(0, 1) @ many.view(len(many), PARTS, -1).permute(1, 2, 0)
-    return parts.sum(0)
+    return _in_strips(few, many) if len(many) > STRIP else _in_columns(few, many)
+
+
+def _in_columns(few: Tensor, many: Tensor) -> Tensor:
+    """The sum over D in parts."""
+    if few.shape[1] % COLUMNS:
+        return few @ many.T
+    one = few.reshape(len(few), COLUMNS, -1).transpose(0, 1)
+    other = many.reshape(len(many), COLUMNS, -1).permute(1, 2, 0)
+    return (one @ other).sum(0)
+
+
+def _in_strips(few: Tensor, many: Tensor) -> Tensor:
+    """The table's rows in parts."""
+    if len(many) % STRIP:
+        return few @ many.T
+    strips = many.reshape(-1, STRIP, many.shape[1])
+    parts = few.expand(len(strips), -1, -1) @ strips.transpose(1, 2)
+    return parts.transpose(0, 1).flatten(1)
 
 
 def cosine_pairs(a: Tensor, b: Tensor) -> Tensor:
