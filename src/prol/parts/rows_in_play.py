@@ -36,10 +36,11 @@ class RowsInPlay:
         self._taken_at_most = min(self._taken_at_most + new, length)
         if self._taken_at_most > self.room:
             self._taken_at_most = min(int(self.count) + new, length)  # the bound was loose: ask the device, rarely
-            # Room for many steps ahead, or the device would have to be asked again at once.
-            wanted = min(self._taken_at_most + 15 * new, length)
+            # Room for many steps ahead, or the device would have to be asked again at once; and more where it grows,
+            # so that a few rows in play do not make it grow again when the device is next asked.
+            wanted, ample = (min(self._taken_at_most + steps * new, length) for steps in (15, 31))
             if self._taken_at_most > self.room or (self.rows.is_cuda and wanted > self.room):
-                self.rows, moved = _longer(self.rows, max(wanted, 2 * self.room, LEAST), 0), True
+                self.rows, moved = _longer(self.rows, max(ample, 2 * self.room, LEAST), 0), True
         return moved
 
     def places(self, rows: Tensor, valid: bool | Tensor = True) -> Tensor:
