@@ -57,6 +57,8 @@ class Learner(ABC):
     keeps_samples: ClassVar[bool] = False
     can_diverge: ClassVar[bool] = False
     """Whether a step may fail after new classes were met, as with a loss that is not finite."""
+    only_grow: ClassVar[tuple[str, ...]] = ()
+    """Tensors of the state with a row a class that do not change but grow when unseen classes arrive."""
     fixed: ClassVar[Literal["nothing", "part", "all"]] = "nothing"
     """How much of what `predict` computes from an image never changes; with "all" the image is not needed again."""
     Options: ClassVar[type]
@@ -88,7 +90,7 @@ class Learner(ABC):
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
-        random, before = self.random.get_state(), self.state() if new and self.can_diverge else None
+        random, before = self.random.get_state(), self._mark() if new and self.can_diverge else None
         try:
             if new:
                 self._meet(new)
@@ -98,7 +100,7 @@ class Learner(ABC):
         except Exception:  # a step that failed, such as one whose loss is not finite, leaves no trace
             self.random.set_state(random)
             if before is not None:
-                self.load_state(*before)
+                self._go_back(before)
             raise
 
     @torch.no_grad()
@@ -188,6 +190,22 @@ class Learner(ABC):
 
     def _settle(self) -> None:  # noqa: B027
         """Waits for steps that are still under way on the device, and raises what they have to tell."""
+
+    def _mark(self) -> tuple[int, dict[str, Tensor | int], dict[str, Any]]:
+        """What `_go_back` needs: copies, but of tables that only grow their lengths, so that its cost does not."""
+        self._settle()
+        tensors, meta = self._state()
+        kept = {name: len(t) if name in self.only_grow else t.detach().clone() for name, t in tensors.items()}
+        return len(self.classes), kept, meta
+
+    def _go_back(self, mark: tuple[int, dict[str, Tensor | int], dict[str, Any]]) -> None:
+        """To where `_mark` was called: classes that came since are gone."""
+        count, kept, meta = mark
+        now = self._state()[0]
+        tensors = {name: t if isinstance(t, Tensor) else now[name][:t] for name, t in kept.items()}
+        self.load_state(
+            tensors | {"random": self.random.get_state()}, {"classes": self.classes[:count], "method": meta}
+        )
 
     def _register(self, names: list[Label]) -> None:
         for name in names:

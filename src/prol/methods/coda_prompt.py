@@ -62,6 +62,7 @@ class CODAPrompt(SteppedLearner):
         "Learning, CVPR 2023"
     )
     Options: ClassVar[type] = CODAPromptOptions
+    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     fixed = "part"
     options: CODAPromptOptions
     backbone: ViT

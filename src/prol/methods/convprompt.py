@@ -78,6 +78,7 @@ class ConvPrompt(SteppedLearner):
         "Roy et al., Convolutional Prompting meets Language Models for Continual Learning, CVPR 2024; no descriptors"
     )
     Options: ClassVar[type] = ConvPromptOptions
+    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     options: ConvPromptOptions
     backbone: ViT
 

@@ -62,6 +62,7 @@ class DualPrompt(SteppedLearner):
         "Wang et al., DualPrompt: Complementary Prompting for Rehearsal-Free Continual Learning, ECCV 2022"
     )
     Options: ClassVar[type] = DualPromptOptions
+    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     fixed = "part"
     options: DualPromptOptions
     backbone: ViT

@@ -61,6 +61,7 @@ class Finetune(SteppedLearner):
     family: ClassVar[str] = "fine-tuning"
     citation: ClassVar[str] = "sequential fine-tuning, the plain baseline; rows FT of the PROL paper's ablation"
     Options: ClassVar[type] = FinetuneOptions
+    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     options: FinetuneOptions
 
     def __init__(self, backbone: Backbone, options: FinetuneOptions, seed: int = 0) -> None:

@@ -57,6 +57,7 @@ class HeadOnly(SteppedLearner):
     citation: ClassVar[str] = "linear probe, the plain baseline"
     fixed = "all"
     Options: ClassVar[type] = HeadOnlyOptions
+    only_grow: ClassVar[tuple[str, ...]] = ("weight", "bias")
     options: HeadOnlyOptions
 
     def __init__(self, backbone: Backbone, options: HeadOnlyOptions, seed: int = 0) -> None:

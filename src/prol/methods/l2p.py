@@ -62,6 +62,7 @@ class L2P(SteppedLearner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Wang et al., Learning to Prompt for Continual Learning, CVPR 2022"
     Options: ClassVar[type] = L2POptions
+    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     fixed = "part"
     options: L2POptions
     backbone: ViT

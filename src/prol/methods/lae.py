@@ -71,6 +71,7 @@ class LAE(SteppedLearner):
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Gao et al., A Unified Continual Learning Framework with General PET, ICCV 2023"
     Options: ClassVar[type] = LAEOptions
+    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias", "seen")
     options: LAEOptions
     backbone: ViT
 

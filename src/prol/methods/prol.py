@@ -35,6 +35,13 @@ class PROL(SteppedLearner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Ma'sum et al., PROL: Rehearsal Free Continual Learning in Streaming Data, ICCV 2025"
     Options: ClassVar[type] = PROLOptions
+    only_grow: ClassVar[tuple[str, ...]] = (
+        "source/keys",
+        "source/scaler",
+        "source/shifter",
+        "head/weight",
+        "head/bias",
+    )
     fixed = "part"
     options: PROLOptions
     backbone: ViT
