@@ -96,11 +96,16 @@ def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:
     assert all(torch.equal(before[name], after[name]) for name in before if name != "random")
 
 
-@pytest.mark.parametrize("method", ["l2p", "dualprompt", "coda_prompt", "convprompt", "lae", "finetune", "head_only"])
-def test_other_methods_learn_the_same_captured(method: str) -> None:
+OTHERS = ["l2p", "dualprompt", "coda_prompt", "convprompt", "lae", "mos", "ease", "finetune", "head_only"]
+
+
+@pytest.mark.parametrize(
+    ("method", "augment"), [*((name, "none") for name in OTHERS), ("mos", "crop_flip"), ("ease", "crop_flip")]
+)
+def test_other_methods_learn_the_same_captured(method: str, augment: str) -> None:
     reports = []
     for captured in (False, True):
-        one = prol.create(method, backbone(captured), augment="none")
+        one = prol.create(method, backbone(captured), augment=augment)
         found = []
         for task in range(3):
             classes = list(range(10 * task, 10 * task + 10))

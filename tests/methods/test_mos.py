@@ -18,6 +18,7 @@ from prol.methods.mos import MOS, spread_apart
 
 PLAIN = {"augment": "none", "bottleneck": 4, "align_epochs": 2, "scale": 1.0}
 TEST = pictures([0, 1, 2, 3, 4, 5], seed=50)
+ALL = torch.ones(9, dtype=torch.bool)
 
 
 def make(vit: ViT, seed: int = 0, **options: Any) -> MOS:
@@ -105,7 +106,7 @@ def test_a_step_is_one_of_torchs_sgd_on_the_masked_loss(tiny: ViT) -> None:
     inputs = evaluation_input(tiny.read(pictures([2, 3])), tiny.preprocessing, tiny.device, tiny.dtype)
     found = tiny.encode(tiny.embed(inputs), additions=learner.adapters.module.additions(adapter)).feature
     logits = F.linear(found, *head)[:, 2:]
-    (F.cross_entropy(logits, torch.tensor([0, 1])) + 0.1 * spread_apart(found, means)).backward()
+    (F.cross_entropy(logits, torch.tensor([0, 1])) + 0.1 * spread_apart(found, means, ALL[:2])).backward()
     optimiser.step()
     learner.learn(pictures([2, 3]), [2, 3])
     for name, tensor in adapter.items():
@@ -121,15 +122,39 @@ def test_the_regulariser_is_a_cross_entropy_among_features_and_means() -> None:
     expected = sum(
         math.log(sum(math.exp(product / 0.8) for product in row)) - row[i] / 0.8 for i, row in enumerate(rows)
     )
-    assert spread_apart(found, means).item() == pytest.approx(expected / 3)
+    assert spread_apart(found, means, ALL[:1]).item() == pytest.approx(expected / 3)
+
+
+@pytest.mark.parametrize("others", [[], [1], [0, 2, 3], [0, 1, 2, 3, 4]], ids=str)
+def test_means_that_do_not_count_are_as_good_as_left_out(others: list[int]) -> None:
+    random = torch.Generator().manual_seed(0)
+    found, means = (torch.randn(n, 4, generator=random, dtype=torch.float64) for n in (3, 5))
+    counts = torch.zeros(5, dtype=torch.bool)
+    counts[others] = True
+    means[~counts] = torch.nan  # whatever is there
+    masked, chosen = found.clone().requires_grad_(), found.clone().requires_grad_()
+    one, other = spread_apart(masked, means, counts), spread_apart(chosen, means[others], ALL[: len(others)])
+    plain = torch.cat([means[others], found])
+    torch.testing.assert_close(other.detach(), F.cross_entropy(plain @ plain.T / 0.8, torch.arange(len(plain))))
+    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(torch.autograd.grad(one, masked), torch.autograd.grad(other, chosen))
+
+
+def test_a_sample_alone_is_pushed_by_nothing() -> None:
+    found, means = torch.ones(1, 4, requires_grad=True), torch.ones(2, 4)
+    loss = spread_apart(found, means, ~ALL[:2])
+    assert loss == 0
+    assert not torch.autograd.grad(loss, found)[0].any()
 
 
 def test_features_are_not_pushed_away_from_their_own_class(tiny: ViT) -> None:
     learner = teach(make(tiny), 2)
     learner.boundary([4, 5])
     means = learner.gaussians.means.rows
-    assert torch.equal(learner._other_means(torch.tensor([4, 5])), means[:4])
-    assert torch.equal(learner._other_means(torch.tensor([4, 1, 4])), means[[0, 2, 3]])
+    for rows, others in (([4, 5], [True] * 4), ([4, 1, 4], [True, False, True, True])):
+        found, counts = learner._other_means(torch.tensor(rows))
+        assert torch.equal(found, means[:4])
+        assert counts.tolist() == others
 
 
 def test_a_short_stream_lowers_the_loss_and_is_learnt(tiny: ViT) -> None:
@@ -260,9 +285,10 @@ def test_the_footprint_is_that_of_the_saved_state(tiny: ViT) -> None:
     assert found.samples_stored == Amount(0, 0)
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
 @pytest.mark.parametrize("kinds", [[0, 1], [0, 7]], ids=["known", "unseen"])
-def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(tiny: ViT, kinds: list[int]) -> None:
-    learner = teach(make(tiny), 1)
+def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(tiny: ViT, kinds: list[int], tasks: int) -> None:
+    learner = teach(make(tiny), tasks)
     learner.head.weight.rows.fill_(1e308)
     twin = learner.clone()
     with pytest.raises(ValueError, match="not finite"):

@@ -60,6 +60,19 @@ def test_moments_are_numpys_for_any_chunking(
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_nothing_is_taken_from_a_step_that_is_not_valid(covariance: Covariance) -> None:
+    gaussians, plain, rows = make(covariance, 3), make(covariance, 3), torch.tensor([2, 0, 2])
+    bad = torch.full((3, WIDTH), torch.nan)
+    for seed in (1, 2):
+        gaussians.add(bad, rows, torch.tensor(False))
+        gaussians.add(drawn(3, WIDTH, seed=seed), rows, torch.tensor(True))
+        plain.add(drawn(3, WIDTH, seed=seed), rows)
+    gaussians.add(bad, torch.tensor([0, 1, 2]), torch.tensor(False))
+    for name, table in gaussians.tables().items():
+        assert torch.equal(table.rows, plain.tables()[name].rows)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_draws_have_the_moments_of_their_class(covariance: Covariance) -> None:
     gaussians = make(covariance, 3)
     mixing = torch.tensor([[1.0, 0.5, 0.0], [0.0, 2.0, 0.0], [0.3, 0.0, 0.1]], dtype=torch.float64)

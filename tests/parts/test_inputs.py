@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from prol.backbones import ViT, augmented_input, evaluation_input
-from prol.parts.inputs import training_input
+from prol.backbones import Pixels, ViT, augmented_input, evaluation_input, render, stage_evaluation
+from prol.parts.inputs import split_staged, stage_training, training_input
 
 
 def chunk() -> list[torch.Tensor]:
@@ -28,3 +29,16 @@ def test_crop_and_flip_draw_from_the_given_random_numbers(tiny: ViT) -> None:
     assert torch.equal(inputs, expected)
     assert inputs.dtype == tiny.dtype
     assert not torch.equal(inputs, evaluation_input(chunk(), how, tiny.device, tiny.dtype))
+
+
+@pytest.mark.parametrize("pixels", [chunk(), chunk()[:1], torch.stack([chunk()[1]] * 2)[..., :16, :16]], ids=len)
+def test_two_inputs_staged_one_behind_the_other_are_told_apart(tiny: ViT, pixels: Pixels) -> None:
+    how, random = tiny.preprocessing, torch.Generator().manual_seed(4)
+    first = stage_training(pixels, how, tiny, "crop_flip", random)
+    second = stage_evaluation(pixels, how, tiny.device, tiny.dtype)
+    found = [render(staged, how, tiny.dtype) for staged in split_staged((*first, *second))]
+    expected = augmented_input(pixels, how, tiny.device, tiny.dtype, torch.Generator().manual_seed(4))
+    assert len(found) == 2
+    assert torch.equal(found[0], expected)
+    assert torch.equal(found[1], evaluation_input(pixels, how, tiny.device, tiny.dtype))
+    assert len(split_staged(first)) == 1

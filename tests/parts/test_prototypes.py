@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.prototypes import Prototypes, complete, sum_by_class
+from prol.parts.prototypes import Prototypes, classmates, complete
 
 WIDTH = 4
 
@@ -21,10 +21,11 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 def test_sums_are_those_of_each_class() -> None:
     features, rows = drawn(5, WIDTH), torch.tensor([3, 1, 3, 3, 0])
-    classes, counts, sums = sum_by_class(features, rows)
-    assert classes.tolist() == [0, 1, 3]
-    assert counts.tolist() == [1, 1, 3]
-    torch.testing.assert_close(sums, torch.stack([features[4], features[1], features[[0, 2, 3]].sum(0)]))
+    mates, first = classmates(rows)
+    assert first.tolist() == [True, True, False, False, True]
+    assert mates.sum(1).tolist() == [3, 1, 3, 3, 1]
+    thrice = features[[0, 2, 3]].sum(0)
+    torch.testing.assert_close(mates @ features, torch.stack([thrice, features[1], thrice, thrice, features[4]]))
 
 
 @given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=20), cuts=st.sets(st.integers(1, 19), max_size=5))
@@ -42,6 +43,17 @@ def test_means_are_the_same_for_any_chunking(labels: list[int], cuts: set[int]) 
         assert bool(prototypes.measured()[row]) == bool(len(own))
         expected = own.mean(0) if len(own) else torch.zeros(WIDTH).double()
         torch.testing.assert_close(prototypes.means()[row], expected)
+
+
+def test_nothing_is_taken_from_a_step_that_is_not_valid() -> None:
+    prototypes, rows = Prototypes(WIDTH, torch.device("cpu")), torch.tensor([2, 0, 2])
+    prototypes.append(3)
+    prototypes.add(drawn(3, WIDTH), rows)
+    before = {name: tensor.clone() for name, tensor in prototypes.tensors().items()}
+    prototypes.add(torch.full((3, WIDTH), torch.nan), rows, torch.tensor(False))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in prototypes.tensors().items())
+    prototypes.add(drawn(3, WIDTH), rows, torch.tensor(True))
+    assert all(torch.equal(tensor, 2 * before[name]) for name, tensor in prototypes.tensors().items())
 
 
 def test_a_missing_mean_is_the_mean_of_alike_classes_there() -> None:

@@ -68,3 +68,35 @@ def test_a_state_goes_on_like_the_one_saved_and_a_reset_forgets() -> None:
     assert torch.equal(home, twin)
     sgd.reset()
     assert sgd.state() == {}
+
+
+@pytest.mark.parametrize("rows", [None, [0, 2]], ids=["whole", "rows"])
+def test_a_step_that_is_not_valid_moves_nothing(rows: list[int] | None) -> None:
+    def part(home: Tensor) -> Part:
+        return Part.whole(home) if rows is None else Part.of_rows(home, torch.tensor(rows))
+
+    homes, sgds = (drawn(4, WIDTH), drawn(4, WIDTH)), (SGD(), SGD())
+    gradient = drawn(4 if rows is None else 2, WIDTH, seed=1)
+    bad = torch.full_like(gradient, torch.nan)
+    for _ in range(3):
+        sgds[0].update("w", part(homes[0]), bad, 0.1, 0.05, torch.tensor(False))
+        sgds[0].update("w", part(homes[0]), gradient, 0.1, 0.05, torch.tensor(True))
+        sgds[1].update("w", part(homes[1]), gradient, 0.1, 0.05)
+    sgds[0].update("w", part(homes[0]), bad, 0.1, 0.05, torch.tensor(False))
+    assert torch.equal(*homes)
+    assert torch.equal(*(sgd.state()["w"] for sgd in sgds))
+
+
+def test_velocities_stay_where_they_are_until_they_grow_or_are_loaded() -> None:
+    home, sgd = drawn(4, WIDTH), SGD()
+    sgd.update("w", Part.whole(home), drawn(4, WIDTH, seed=1), 0.1)
+    place, moves = sgd.state()["w"].data_ptr(), sgd.moves
+    sgd.reset()
+    sgd.update("w", Part.whole(home), drawn(4, WIDTH, seed=2), 0.1)
+    assert sgd.state()["w"].data_ptr() == place
+    assert sgd.moves == moves
+    assert torch.equal(sgd.state()["w"], drawn(4, WIDTH, seed=2))
+    sgd.update("w", Part.whole(drawn(6, WIDTH)), drawn(6, WIDTH), 0.1)
+    assert sgd.moves == moves + 1
+    sgd.load_state(sgd.state())
+    assert sgd.moves == moves + 2

@@ -1,4 +1,4 @@
-"""What the methods with adapters share: common dials, and the gradients of a step."""
+"""What the methods with adapters share: common dials, and probabilities over the classes seen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Augment, InputRange
-from prol.parts import losses
-from prol.parts.adam import Part, part_gradients
+from prol.parts.adam import Part
 from prol.parts.logit_masks import Mask
 
 
@@ -62,15 +61,6 @@ class AdapterOptions:
 
 def leaves(parts: Mapping[str, Part]) -> dict[str, Tensor]:
     return {name: part.leaf for name, part in parts.items()}
-
-
-def finite_gradients(
-    total: Tensor, parts: Mapping[str, Part], steps: int, options: AdapterOptions
-) -> dict[str, Tensor]:
-    """The gradient of each part, clipped where asked for; a loss that is not finite is refused."""
-    losses.require_finite(total, steps, options.lr)
-    gradients = part_gradients(total, parts)
-    return gradients if options.clip is None else losses.clip_together(gradients, options.clip)
 
 
 def seen_softmax(logits: Tensor, seen: Tensor) -> Tensor:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, Pixels, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.adapter_training import AdapterOptions, finite_gradients, leaves
+from prol.learner import Amount, Footprint, State
+from prol.methods.adapter_training import AdapterOptions, leaves
+from prol.methods.stepped import StatisticsLearner
+from prol.parts.adam import part_gradients
 from prol.parts.adapters import Adapter, TaskModules
 from prol.parts.backbone_kinds import require_vit
-from prol.parts.inputs import training_input
+from prol.parts.fast_step import FastStep
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
+from prol.parts.losses import clip_together
 from prol.parts.packing import packed, unpacked
 from prol.parts.prototypes import Prototypes, complete
 from prol.parts.sgd import SGD
@@ -56,16 +59,14 @@ def subspace_scores(features: Tensor, prototypes: Tensor, filled: Tensor, own: T
     return (cosines * weight.unsqueeze(1)).sum(0)
 
 
-class EASE(Learner):
+class EASE(StatisticsLearner):
     """Task adapters that are never changed afterwards, and cosine to class means in every adapter's feature space."""
 
     name: ClassVar[str] = "ease"
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Zhou et al., Expandable Subspace Ensemble for Class-Incremental Learning, CVPR 2024"
     Options: ClassVar[type] = EASEOptions
-    can_diverge: ClassVar[bool] = True
     options: EASEOptions
-    backbone: ViT
 
     def __init__(self, backbone: Backbone, options: EASEOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
@@ -77,7 +78,7 @@ class EASE(Learner):
         self.sgd = SGD()
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self.first_rows: list[int] = []
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, self._see, vit.acceleration.captured, o.lr)
 
     # Classes and tasks
 
@@ -114,30 +115,40 @@ class EASE(Learner):
     # One step
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        o = self.options
-        inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
-        adapter, head = self.adapters.trained(), self.head.trained()
+        self._take_step(self._layout(), self.clock.steps, self._staged(pixels), rows)
+        self.clock.steps += 1
+
+    def _layout(self) -> tuple[Hashable, ...]:
+        """What a step works on and where that is: what is captured holds for as long as this stays the same."""
+        tables = [*self.adapters.tables.values(), *self.head.tables().values()]
+        tables += [table for space in self.prototypes for table in space.tables().values()]
+        moves = tuple(table.moves for table in tables)
+        return (len(self.classes), self.clock.number, self.adapters.count, self.sgd.moves, self.loads, moves)
+
+    def _one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        o, adapter, head = self.options, self.adapters.trained(), self.head.trained()
         parts = adapter | {f"head.{name}": part for name, part in head.items()}
-        logits = self.head.logits(self._features(self.backbone.embed(inputs), leaves(adapter)), head)
+        logits = self.head.logits(self._features(tokens, leaves(adapter)), head)
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         loss = masked_cross_entropy(logits, rows, allowed)
-        gradients = finite_gradients(loss, parts, self.clock.steps, o)
+        valid = loss.detach().isfinite()
+        gradients = part_gradients(loss, parts)
+        if o.clip is not None:
+            gradients = clip_together(gradients, o.clip)
         with torch.no_grad():
-            for space, features in zip(self.prototypes, self._all_features(pixels), strict=True):
-                space.add(features, rows)
+            for space, features in zip(self.prototypes, self._all_features(plain), strict=True):
+                space.add(features, rows, valid)
         for name, part in parts.items():
             decay = 0.0 if name.startswith("head.") else o.weight_decay
-            self.sgd.update(name, part, gradients[name], o.rate, decay)
-        self.clock.steps += 1
-        self._last = {"ce": loss.item(), "lr": o.rate}
+            self.sgd.update(name, part, gradients[name], o.rate, decay, valid)
+        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
+        return {"ce": loss.detach(), "total": loss.detach(), "lr": lr}
 
     def _features(self, tokens: Tensor, adapter: Mapping[str, Tensor]) -> Tensor:
         return self.backbone.encode(tokens, additions=self.adapters.module.additions(adapter)).feature
 
-    def _all_features(self, pixels: Pixels) -> Tensor:
-        """Features in every task's space, `[T, B, D]`, of images as evaluation sees them."""
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        tokens = self.backbone.embed(inputs)
+    def _all_features(self, tokens: Tensor) -> Tensor:
+        """Features in every task's space, `[T, B, D]`."""
         return torch.stack([self._features(tokens, self.adapters.of(task)) for task in range(self.adapters.count)])
 
     # Answering, saving, counting
@@ -148,12 +159,10 @@ class EASE(Learner):
         rows = torch.arange(len(self.classes), device=means.device)
         own = torch.bucketize(rows, torch.tensor(self.first_rows[1:], device=means.device), right=True)
         everywhere = complete(means, measured, own)
-        features = self._all_features(pixels).double()
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        features = self._all_features(self.backbone.embed(inputs)).double()
         scores = subspace_scores(features, everywhere, measured.any(1), own, self.options.alpha)
         return scores.masked_fill(~measured.any(0), -torch.inf)  # announced, but nothing seen of it yet
-
-    def report(self) -> dict[str, float]:
-        return dict(self._last)
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
@@ -169,7 +178,7 @@ class EASE(Learner):
         spaces = {f"prototypes{task}": space.tensors() for task, space in enumerate(self.prototypes)}
         head = {name: table.rows for name, table in self.head.tables().items()}
         tensors = packed(adapters=self.adapters.tensors(), head=head, sgd=self.sgd.state(), **spaces)
-        meta = {"clock": asdict(self.clock), "first_rows": list(self.first_rows), "last": self.report()}
+        meta = {"clock": asdict(self.clock), "first_rows": list(self.first_rows), "last": dict(self.report())}
         return tensors, meta
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -181,4 +190,4 @@ class EASE(Learner):
         for task, space in enumerate(self.prototypes):
             space.load(unpacked(f"prototypes{task}", tensors))
         self.clock = TaskClock(**meta["clock"])
-        self._last = dict(meta["last"])
+        self._take_step.restore(meta["last"])

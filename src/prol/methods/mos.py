@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
@@ -10,17 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Backbone, Pixels, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
-from prol.methods.adapter_training import finite_gradients, leaves, seen_softmax
+from prol.learner import Amount, Footprint, State
+from prol.methods.adapter_training import leaves, seen_softmax
 from prol.methods.mos_options import MOSOptions
+from prol.methods.stepped import StatisticsLearner
+from prol.parts.adam import part_gradients
 from prol.parts.adapters import Adapter, TaskModules, move_towards
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.class_gaussians import ClassGaussians, aligned_head
-from prol.parts.inputs import training_input
+from prol.parts.fast_step import FastStep
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
+from prol.parts.losses import clip_together, mean_over
 from prol.parts.packing import packed, unpacked
 from prol.parts.prototypes import Prototypes
 from prol.parts.sgd import SGD
@@ -33,26 +36,26 @@ DRAWS = 5
 """Alignment draws this many times `chunk` features a class in each epoch."""
 
 
-def spread_apart(features: Tensor, means: Tensor) -> Tensor:
+def spread_apart(features: Tensor, means: Tensor, counts: Tensor) -> Tensor:
     """The regulariser: cross entropy of inner products / 0.8 among all rows, each one's target being itself.
 
-    `features` `[B, D]` of the chunk, `means` `[M, D]` of earlier classes.
+    `features` `[B, D]` of the chunk, `means` `[M, D]` of earlier classes and which of them count, bool `[M]`.
     """
-    everything = torch.cat([means.to(features), features])
-    products = everything @ everything.T / SHARPNESS
-    return F.cross_entropy(products, torch.arange(len(everything), device=features.device))
+    everything = torch.cat([torch.where(counts.unsqueeze(1), means, 0).to(features), features])
+    counts = torch.cat([counts, counts.new_ones(len(features))])
+    products = (everything @ everything.T / SHARPNESS).masked_fill(~counts, -torch.inf)
+    itself = torch.arange(len(everything), device=features.device)
+    return mean_over(F.cross_entropy(products, itself, reduction="none"), counts)
 
 
-class MOS(Learner):
+class MOS(StatisticsLearner):
     """A linear head over task adapters that are merged in training; the answer itself says whose adapter to use."""
 
     name: ClassVar[str] = "mos"
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Sun et al., MOS: Model Surgery for Pre-Trained Class-Incremental Learning, AAAI 2025"
     Options: ClassVar[type] = MOSOptions
-    can_diverge: ClassVar[bool] = True
     options: MOSOptions
-    backbone: ViT
 
     def __init__(self, backbone: Backbone, options: MOSOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
@@ -69,7 +72,7 @@ class MOS(Learner):
         self.align_seed = 0
         self._earlier: dict[str, Tensor] = {}
         self._aligned: tuple[Tensor, Tensor] | None = None
-        self._last: dict[str, float] = {}
+        self._take_step = FastStep(self._one_step, self._see, vit.acceleration.captured, o.lr)
 
     # Classes and tasks
 
@@ -90,8 +93,7 @@ class MOS(Learner):
         self._aligned = None
         self.clock.begin(len(self.classes))
         self.sgd.reset()
-        first = self.clock.number == 0
-        self.adapters.append(self.adapters.module.draw(self.random) if first else self.adapters.of(-1))
+        self.adapters.append(self.adapters.of(-1) if self.adapters.count else self.adapters.module.draw(self.random))
         self.first_rows.append(len(self.classes))
         self.align_seed = int(torch.randint(2**62, (), generator=self.random))
         self._remember_earlier()
@@ -109,44 +111,50 @@ class MOS(Learner):
     # One step
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        o = self.options
-        inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
-        adapter, head = self.adapters.trained(), self.head.trained()
-        parts = adapter | {f"head.{name}": part for name, part in head.items()}
-        features = self._features(self.backbone.embed(inputs), leaves(adapter))
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
-        ce = masked_cross_entropy(self.head.logits(features, head), rows, allowed)
-        reg = spread_apart(features, self._other_means(rows))
-        total = ce + o.reg * reg
-        gradients = finite_gradients(total, parts, self.clock.steps, o)
-        self._take_statistics(pixels, rows)
-        for name, part in parts.items():
-            if name.startswith("head."):
-                self.sgd.update(name, part, gradients[name], o.rate * o.head_lr_factor)
-            else:
-                self.sgd.update(name, part, gradients[name], o.rate, o.weight_decay)
-        if self._earlier:
-            move_towards(self.adapters.of(-1), self._earlier, o.merge)
+        self._take_step(self._layout(), self.clock.steps, self._staged(pixels), rows)
         self._aligned = None
         self.clock.steps += 1
-        values = torch.stack([ce, reg, total]).tolist()  # one wait for the device
-        self._last = dict(zip(("ce", "reg", "total"), values, strict=True)) | {"lr": o.rate}
 
-    def _other_means(self, rows: Tensor) -> Tensor:
-        """Means `[M, D]` of earlier tasks' classes; features are not pushed away from the mean of their own class."""
-        others = self.gaussians.measured()
-        others[self.clock.first_row :] = False
-        others[rows] = False
-        return self.gaussians.means.rows[others]
+    def _layout(self) -> tuple[Hashable, ...]:
+        """What a step works on and where that is: what is captured holds for as long as this stays the same."""
+        tables = [*self.adapters.tables.values(), *self.head.tables().values()]
+        tables += [*self.prototypes.tables().values(), *self.gaussians.tables().values()]
+        moves = tuple(table.moves for table in tables)
+        return (len(self.classes), self.clock.number, self.adapters.count, self.sgd.moves, self.loads, moves)
+
+    def _one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        o, adapter, head = self.options, self.adapters.trained(), self.head.trained()
+        parts = adapter | {f"head.{name}": part for name, part in head.items()}
+        features = self._features(tokens, leaves(adapter))
+        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
+        ce = masked_cross_entropy(self.head.logits(features, head), rows, allowed)
+        reg = spread_apart(features, *self._other_means(rows))
+        total = ce + o.reg * reg
+        valid = total.detach().isfinite()
+        gradients = part_gradients(total, parts)
+        if o.clip is not None:
+            gradients = clip_together(gradients, o.clip)
+        self._take_statistics(plain, rows, valid)
+        for name, part in parts.items():
+            rate, decay = (o.rate, o.weight_decay) if name in adapter else (o.rate * o.head_lr_factor, 0.0)
+            self.sgd.update(name, part, gradients[name], rate, decay, valid)
+        if self._earlier:
+            move_towards(self.adapters.of(-1), self._earlier, valid.double() * o.merge)
+        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
+        return {"ce": ce.detach(), "reg": reg.detach(), "total": total.detach(), "lr": lr}
+
+    def _other_means(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Means `[M, D]` of earlier tasks' classes, and which count: not a sample's own class, nor one never seen."""
+        others = self.gaussians.measured().index_fill(0, rows, False)
+        return self.gaussians.means.rows[: self.clock.first_row], others[: self.clock.first_row]
 
     @torch.no_grad()
-    def _take_statistics(self, pixels: Pixels, rows: Tensor) -> None:
+    def _take_statistics(self, tokens: Tensor, rows: Tensor, valid: Tensor) -> None:
         """Moments of the current adapter's features, and prototypes of the first one's, from unaugmented images."""
-        tokens = self.backbone.embed(self._evaluation_input(pixels))
         features = self._features(tokens, self.adapters.of(-1))
-        self.gaussians.add(features, rows)
+        self.gaussians.add(features, rows, valid)
         first = features if self.clock.number == 0 else self._features(tokens, self.adapters.of(0))
-        self.prototypes.add(first, rows)
+        self.prototypes.add(first, rows, valid)
 
     def _features(self, tokens: Tensor, adapter: Mapping[str, Tensor]) -> Tensor:
         """Class features `[B, D]` with one adapter for all samples, or one for each."""
@@ -174,11 +182,9 @@ class MOS(Learner):
 
     # Answering, saving, counting
 
-    def _evaluation_input(self, pixels: Pixels) -> Tensor:
-        return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
-        tokens, seen = self.backbone.embed(self._evaluation_input(pixels)), self.prototypes.measured()
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        tokens, seen = self.backbone.embed(inputs), self.prototypes.measured()
         cosines = cosine_to_all(self._features(tokens, self.adapters.of(0)).double(), self.prototypes.means())
         start = cosines.masked_fill(~seen, -torch.inf).argmax(1)
         refined = self._refined(tokens, start, seen)
@@ -205,9 +211,6 @@ class MOS(Learner):
                 break
         return logits
 
-    def report(self) -> dict[str, float]:
-        return dict(self._last)
-
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
         current = self.adapters.of(-1).values() if self.adapters.count else ()
@@ -232,18 +235,15 @@ class MOS(Learner):
             sgd=self.sgd.state(),
         )
         meta = {"clock": asdict(self.clock), "first_rows": list(self.first_rows), "align_seed": self.align_seed}
-        return tensors, meta | {"last": self.report()}
+        return tensors, meta | {"last": dict(self.report())}
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        for name, part in (
-            ("adapters", self.adapters),
-            ("head", self.head),
-            ("prototypes", self.prototypes),
-            ("gaussians", self.gaussians),
-        ):
-            part.load(unpacked(name, tensors))
+        self.adapters.load(unpacked("adapters", tensors))
+        self.head.load(unpacked("head", tensors))
+        self.prototypes.load(unpacked("prototypes", tensors))
+        self.gaussians.load(unpacked("gaussians", tensors))
         self.sgd.load_state(unpacked("sgd", tensors))
-        self.clock = TaskClock(**meta["clock"])
+        self.clock, self._aligned = TaskClock(**meta["clock"]), None
         self.first_rows, self.align_seed = list(meta["first_rows"]), meta["align_seed"]
-        self._last, self._aligned = dict(meta["last"]), None
         self._remember_earlier()
+        self._take_step.restore(meta["last"])

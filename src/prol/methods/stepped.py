@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from prol.backbones import Pixels, render
+from prol.backbones import Pixels, Staged, ViT, render, stage_evaluation
 from prol.learner import Learner
 from prol.parts.fast_step import FastStep, MakeStaged
-from prol.parts.inputs import stage_training
+from prol.parts.inputs import split_staged, stage_training
 
 
 class SteppedLearner(Learner):
@@ -36,3 +37,25 @@ class SteppedLearner(Learner):
 
     def report(self) -> Mapping[str, float]:
         return self._take_step.report()
+
+
+class StatisticsLearner(SteppedLearner):
+    """One that trains on a chunk as it is augmented, and takes statistics of it as evaluation sees it."""
+
+    backbone: ViT
+
+    def _staged(self, pixels: Pixels) -> MakeStaged:
+        return partial(self._staged_twice, pixels)
+
+    def _staged_twice(self, pixels: Pixels) -> Staged:
+        """For training and, where that is something else, for evaluation."""
+        staged = super()._staged(pixels)()
+        if self.options.augment == "none":
+            return staged
+        return (*staged, *stage_evaluation(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
+
+    @torch.no_grad()
+    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
+        """Tokens `[B, N, D]` to train on, and those to take statistics of."""
+        tokens = [self.backbone.embed(self._rendered(*one)) for one in split_staged(staged)]
+        return {"tokens": tokens[0], "plain": tokens[-1]}

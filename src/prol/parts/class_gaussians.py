@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.prototypes import sum_by_class
+from prol.parts.prototypes import classmates
 from prol.parts.rows import RowTable
 from prol.parts.sgd import MOMENTUM
 
@@ -40,28 +40,29 @@ class ClassGaussians:
     def tables(self) -> dict[str, RowTable]:
         return {"counts": self.counts, "means": self.means, "scatter": self.scatter}
 
-    def add(self, features: Tensor, rows: Tensor) -> None:
+    def add(self, features: Tensor, rows: Tensor, valid: Tensor | None = None) -> None:
         """Takes in features `[B, D]` of class rows `[B]`; chunks are merged by their own moments, in any order.
 
         With n, m of a class and n', m' of its samples in the chunk, the scatter grows by the chunk's own and by
-        n n' / (n + n') times the square of m' - m.
+        n n' / (n + n') times the square of m' - m. Nothing changes where `valid`, a bool scalar, is false.
         """
         features = features.double()
-        classes, more, sums = sum_by_class(features, rows)
-        chunk_means = sums / more.unsqueeze(1)
-        deviations = features - chunk_means[torch.searchsorted(classes, rows)]
-        before, shift = self.counts.rows[classes], chunk_means - self.means.rows[classes]
+        mates, first = classmates(rows)
+        more = mates.sum(1)
+        chunk_means = mates @ features / more.unsqueeze(1)  # each sample's own class, as all that follows
+        deviations = features - chunk_means
+        before, shift = self.counts.rows[rows], chunk_means - self.means.rows[rows]
         total = before + more
         weight = before * more / total
         if self.covariance == "diagonal":
-            scatter = sum_by_class(deviations.square(), rows)[2] + weight.unsqueeze(1) * shift.square()
+            scatter = mates @ deviations.square() + weight.unsqueeze(1) * shift.square()
         else:
-            member = (rows == classes.unsqueeze(1)).double()
-            scatter = (member.unsqueeze(1) * deviations.T) @ deviations
+            scatter = (mates.unsqueeze(1) * deviations.T) @ deviations
             scatter += weight.view(-1, 1, 1) * shift.unsqueeze(2) * shift.unsqueeze(1)
-        self.scatter.rows[classes] += scatter.to(self.scatter.rows.dtype)
-        self.means.rows[classes] += shift * (more / total).unsqueeze(1)
-        self.counts.rows[classes] = total
+        counts = first if valid is None else first & valid
+        self.scatter.add(rows, scatter, counts)
+        self.means.add(rows, shift * (more / total).unsqueeze(1), counts)
+        self.counts.add(rows, more, counts)
 
     def measured(self) -> Tensor:
         """Which classes have had a sample, bool `[C]`."""

@@ -22,3 +22,12 @@ def stage_training(
     if augment == "crop_flip":
         return stage_augmented(pixels, how, backbone.device, backbone.dtype, random)
     return stage_evaluation(pixels, how, backbone.device, backbone.dtype)
+
+
+def split_staged(staged: Staged) -> list[Staged]:
+    """Inputs staged one behind the other, each by itself: each begins with images, which alone have four axes.
+
+    So shapes alone say where one ends: a graph captured for these shapes never meets another split.
+    """
+    starts = [i for i, tensor in enumerate(staged) if tensor.ndim == 4]
+    return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from prol.parts.rows import RowTable
 from prol.parts.similarity import cosine_to_all
 
 
-def sum_by_class(features: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The distinct class rows `[R]` among `rows` `[B]`, their counts `[R]`, and sums of features `[B, D]`: `[R, D]`."""
-    classes, place = torch.unique(rows, return_inverse=True)
-    member = F.one_hot(place, len(classes)).T.to(features.dtype)  # a product adds in one order, also on a GPU
-    return classes, member.sum(1), member @ features
+def classmates(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Which samples of class rows `[B]` are of one class, 0 or 1 `[B, B]`, and which come first in theirs, bool `[B]`.
+
+    A product with the former gives each sample the sum over its class, so that shapes do not depend on the labels; and
+    it adds in one order, also on a GPU.
+    """
+    same = rows == rows.unsqueeze(1)
+    return same.double(), ~same.tril(-1).any(1)
 
 
 def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:
@@ -49,11 +51,12 @@ class Prototypes:
         self.sums.append(torch.zeros(classes, self.width))
         self.counts.append(torch.zeros(classes))
 
-    def add(self, features: Tensor, rows: Tensor) -> None:
-        """Features `[B, D]` of samples of class rows `[B]`."""
-        classes, counts, sums = sum_by_class(features.double(), rows)
-        self.sums.rows[classes] += sums
-        self.counts.rows[classes] += counts
+    def add(self, features: Tensor, rows: Tensor, valid: Tensor | None = None) -> None:
+        """Features `[B, D]` of samples of class rows `[B]`; none of them where `valid`, a bool scalar, is false."""
+        mates, first = classmates(rows)
+        counts = first if valid is None else first & valid
+        self.sums.add(rows, mates @ features.double(), counts)
+        self.counts.add(rows, mates.sum(1), counts)
 
     def means(self) -> Tensor:
         """`[C, D]`; zero for a class without samples."""
@@ -63,9 +66,12 @@ class Prototypes:
         """Which classes have had a sample, bool `[C]`."""
         return self.counts.rows > 0
 
+    def tables(self) -> dict[str, RowTable]:
+        return {"sums": self.sums, "counts": self.counts}
+
     def tensors(self) -> dict[str, Tensor]:
-        return {"sums": self.sums.rows, "counts": self.counts.rows}
+        return {name: table.rows for name, table in self.tables().items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        self.sums.replace(tensors["sums"])
-        self.counts.replace(tensors["counts"])
+        for name, table in self.tables().items():
+            table.replace(tensors[name])

@@ -38,6 +38,14 @@ class RowTable:
         self.buffer[len(rows) : self.count] = 0
         self.count = len(rows)
 
+    def add(self, rows: Tensor, changes: Tensor, counts: Tensor) -> None:
+        """Adds those of changes `[B, ...]` that count, bool `[B]`, to their rows `[B]`.
+
+        Of changes to one row one at most may count: then the order in which a GPU adds them does not matter.
+        """
+        counts = counts.view(-1, *[1] * (changes.ndim - 1))
+        self.rows.index_add_(0, rows, torch.where(counts, changes, 0).to(self.buffer.dtype))
+
     def _make_room(self, total: int) -> None:
         room = len(self.buffer)
         while room < total:  # by doubling, so that it depends on `total` alone and not on how that was reached

@@ -20,21 +20,32 @@ class SGD:
 
     def __init__(self) -> None:
         self._velocities: dict[str, Tensor] = {}
+        self.moves = 0
+        """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
 
     def reset(self) -> None:
-        self._velocities = {}
+        """Forgets everything, in place: whatever was captured goes on with the same buffers."""
+        for velocity in self._velocities.values():
+            velocity.zero_()
 
     @torch.no_grad()
-    def update(self, name: str, part: Part, gradient: Tensor, lr: float, decay: float = 0.0) -> None:
-        """Moves the stored tensor in place; `decay` adds that share of the part itself to its gradient."""
+    def update(
+        self, name: str, part: Part, gradient: Tensor, lr: float, decay: float = 0.0, valid: Tensor | None = None
+    ) -> None:
+        """Moves the stored tensor in place; `decay` adds that share of the part itself to its gradient.
+
+        Nothing moves where `valid`, a bool scalar on the device, is false.
+        """
         if decay:
             gradient = gradient + decay * part.leaf
-        velocity = self._velocity(name, part.home).mul_(MOMENTUM)
+        velocity = self._velocity(name, part.home)
+        moved = velocity * MOMENTUM
         if part.rows is None:
-            velocity += gradient
+            moved += gradient
         else:
-            velocity[part.rows] += gradient
-        part.home.sub_(velocity, alpha=lr)
+            moved[part.rows] += gradient
+        _set(velocity, moved, valid)
+        _set(part.home, part.home.sub(moved, alpha=lr), valid)
 
     def _velocity(self, name: str, home: Tensor) -> Tensor:
         known = self._velocities.get(name)
@@ -43,10 +54,18 @@ class SGD:
             if known is not None:
                 grown[: len(known)] = known
             known = self._velocities[name] = grown
+            self.moves += 1
         return known
 
     def state(self) -> dict[str, Tensor]:
-        return dict(self._velocities)
+        """Velocities that are not zero, which is all that need be known: others are as good as never made."""
+        return {name: velocity for name, velocity in self._velocities.items() if bool(velocity.any())}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         self._velocities = dict(tensors)
+        self.moves += 1
+
+
+def _set(tensor: Tensor, value: Tensor, valid: Tensor | None) -> None:
+    """In place, and only where it is valid: what a bad step computed may hold anything."""
+    tensor.copy_(value if valid is None else torch.where(valid, value, tensor))
