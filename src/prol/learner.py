@@ -135,8 +135,11 @@ class Learner(ABC):
     def fixed_features(self, images: Any) -> Tensor:
         """What `predict` computes from images and learning never changes, `[N, ...]`, to be handed to it again."""
         pixels = self.backbone.read(images)
-        batches = [pixels[i : i + self.predict_batch] for i in range(0, len(pixels), self.predict_batch)]
-        return torch.cat([self._fixed(batch) for batch in batches])
+        count, parts = len(pixels), []
+        for start in range(0, count, self.predict_batch):
+            batch = pixels[start : start + self.predict_batch]
+            parts.append(self._fixed(_filled(batch, self._missing(count - start, count))))
+        return torch.cat(parts)[:count]
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
@@ -199,7 +202,10 @@ class Learner(ABC):
         return len(self.classes), kept, meta
 
     def _go_back(self, mark: tuple[int, dict[str, Tensor | int], dict[str, Any]]) -> None:
-        """To where `_mark` was called: classes that came since are gone."""
+        """To where `_mark` was called: classes that came since are gone.
+
+        Rows of tables that only grow stay as they are now: a step that fails moves none.
+        """
         count, kept, meta = mark
         now = self._state()[0]
         tensors = {name: t if isinstance(t, Tensor) else now[name][:t] for name, t in kept.items()}
@@ -225,7 +231,10 @@ class Learner(ABC):
 
     @abstractmethod
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        """Learns from uint8 images `[3, H, W]` and their class rows `[N]`."""
+        """Learns from uint8 images and their class rows `[N]`.
+
+        Images are one tensor `[N, 3, H, W]` or a list of `[3, H, W]`, in the caller's memory: what is kept is copied.
+        """
 
     @abstractmethod
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:

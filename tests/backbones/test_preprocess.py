@@ -17,7 +17,7 @@ from torch import Tensor
 import prol
 from prol.backbones import Preprocessing, ViT, augmented_input, evaluation_input
 from prol.backbones.images import read_images
-from prol.backbones.preprocess import _canvas, _random_boxes, stage_evaluation
+from prol.backbones.preprocess import _canvas, _canvases, _random_boxes, _takes_canvases, stage_evaluation
 
 CPU = torch.device("cpu")
 PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -313,18 +313,21 @@ def test_images_of_several_sizes_on_one_canvas_come_out_as_each_by_itself(
         pixels(16, 16),
     ]
     alone = evaluate(images, how), augment(images, how)
-    monkeypatch.setattr("prol.backbones.preprocess._canvas", lambda *_: (128, 64))
+    monkeypatch.setattr("prol.backbones.preprocess._takes_canvases", lambda *_: True)
     staged = stage_evaluation(images, how, CPU, torch.float64)
     assert [tuple(tensor.shape) for tensor in staged] == [(4, 3, 128, 64), (4, 6)]
-    torch.testing.assert_close(evaluate(images, how), alone[0], rtol=0, atol=1e-9)
-    torch.testing.assert_close(augment(images, how), alone[1], rtol=0, atol=1e-9)
+    for most in (1 << 23, 128 * 64 * 2, 1):  # all on one canvas, on several, each on its own
+        monkeypatch.setattr("prol.backbones.preprocess._MOST_PIXELS", most)
+        torch.testing.assert_close(evaluate(images, how), alone[0], rtol=0, atol=1e-9)
+        torch.testing.assert_close(augment(images, how), alone[1], rtol=0, atol=1e-9)
 
 
-def test_a_canvas_is_for_gpus_and_images_of_several_sizes_that_are_not_too_large() -> None:
+def test_canvases_are_for_gpus_and_images_of_several_sizes_and_are_bounded() -> None:
     gpu = torch.device("cuda")
-    mixed = [pixels(9, 9), pixels(70, 20)]
-    assert _canvas(mixed, gpu) == (128, 64)
-    assert _canvas(mixed, CPU) is None
-    assert _canvas([pixels(9, 9), pixels(9, 9)], gpu) is None
-    assert _canvas(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), gpu) is None
-    assert _canvas([pixels(9, 9), torch.zeros(1).byte().expand(3, 4000, 3000)], gpu) is None
+    mixed, huge = [pixels(9, 9), pixels(70, 20)], torch.zeros(1).byte().expand(3, 4000, 3000)
+    assert _takes_canvases(mixed, gpu)
+    assert not _takes_canvases(mixed, CPU)
+    assert not _takes_canvases([pixels(9, 9), pixels(9, 9)], gpu)
+    assert not _takes_canvases(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), gpu)
+    assert _canvas(mixed) == (128, 64)
+    assert _canvases([*mixed, huge, *mixed]) == [[0, 1], [2], [3, 4]]

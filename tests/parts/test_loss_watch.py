@@ -38,7 +38,9 @@ def test_a_loss_under_way_is_told_two_steps_later_or_when_settled() -> None:
     watch.note(numbers(1.0), 4, at_once=False)
     with pytest.raises(ValueError, match="was not finite at step 3 of a task, in a chunk handed over before"):
         watch.poll()
+    assert watch.last_good == {}
     watch.settle()
+    assert watch.last_good["total"] == 1.0
     watch.note(numbers(torch.inf), 5, at_once=False)
     with pytest.raises(ValueError, match="was not finite at step 5"):
         watch.settle()
@@ -47,7 +49,8 @@ def test_a_loss_under_way_is_told_two_steps_later_or_when_settled() -> None:
 def test_what_is_forgotten_is_not_told() -> None:
     watch = LossWatch(lr=0.5)
     watch.note(numbers(torch.nan), 3, at_once=False)
-    watch.forget()
+    watch.restart({"total": 4.0})
+    assert watch.last_good == {"total": 4.0}
     watch.settle()
 
 

@@ -21,7 +21,7 @@ class Acceleration:
     """What is switched on. The numbers computed are the same up to rounding.
 
     Args:
-        compiled: the network's blocks go through torch.compile.
+        compiled: the network's blocks, and pieces of a method that are worth it, go through torch.compile.
         captured: whole steps are replayed as CUDA graphs.
     """
 
@@ -80,7 +80,7 @@ def compiled(function: F) -> F:
             except RuntimeError as error:
                 works = False
                 first = (str(error).splitlines() or [""])[0]
-                warnings.warn(f"the network cannot be compiled here and runs as it is: {first}", stacklevel=2)
+                warnings.warn(f"{function.__name__} cannot be compiled here and runs as it is: {first}", stacklevel=2)
         return function(*arguments)
 
     return cast(F, call)

@@ -36,7 +36,7 @@ class Backbone(Protocol):
         ...
 
     def read(self, images: Any) -> Pixels:
-        """Validated uint8 images `[3, H, W]`."""
+        """Validated uint8 images, which may share memory with what was handed over."""
         ...
 
     def features(self, inputs: Tensor) -> Tensor:

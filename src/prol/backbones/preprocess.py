@@ -72,12 +72,10 @@ def augmented_input(
 
 def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
     """All that the deterministic transform needs of the host."""
-    canvas = _canvas(pixels, device)
-    if canvas is not None:
+    if _takes_canvases(pixels, device):
         sides = [(image.shape[1], image.shape[2]) for image in pixels]
         boxes = [(*_central_box(height, width, how), height, width) for height, width in sides]
-        placed = upload(torch.tensor(boxes, dtype=torch.float64), device)
-        return upload_on_canvas(list(pixels), *canvas, device), placed
+        return _on_canvases(pixels, torch.tensor(boxes, dtype=torch.float64), how, device, dtype)
     groups, found = _groups(pixels), []
     for members in groups:
         height, width = pixels[members[0]].shape[-2:]
@@ -95,9 +93,8 @@ def stage_augmented(
     boxes = _random_boxes(torch.tensor(sides, dtype=torch.float64), random)
     mirrored = torch.rand(len(pixels), generator=random) < 0.5
     drawn = torch.cat([boxes.flatten(1), mirrored.unsqueeze(1)], dim=1)
-    canvas = _canvas(pixels, device)
-    if canvas is not None:
-        return upload_on_canvas(list(pixels), *canvas, device), upload(drawn, device)
+    if _takes_canvases(pixels, device):
+        return _on_canvases(pixels, drawn, how, device, dtype)
     groups, found = _groups(pixels), []
     for members in groups:
         batch = upload_stacked(_members(pixels, members), device)
@@ -180,15 +177,40 @@ def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Te
     return torch.stack([place, length], dim=2)
 
 
-def _canvas(pixels: Pixels, device: torch.device) -> tuple[int, int] | None:
-    """Sides of a canvas for images of several sizes on a GPU, which is fast at few shapes and slow at many small ones.
+def _takes_canvases(pixels: Pixels, device: torch.device) -> bool:
+    """Images of several sizes on a GPU, which is fast at few shapes and slow at many small ones."""
+    return device.type == "cuda" and not isinstance(pixels, Tensor) and len({image.shape for image in pixels}) > 1
 
-    None where images are of one size, or so large that they had better be taken by themselves.
-    """
-    if device.type != "cuda" or isinstance(pixels, Tensor) or len({image.shape for image in pixels}) == 1:
-        return None
-    height, width = (-(-max(image.shape[axis] for image in pixels) // _STEP) * _STEP for axis in (1, 2))
-    return (height, width) if len(pixels) * height * width <= _MOST_PIXELS else None
+
+def _on_canvases(pixels: Pixels, boxes: Tensor, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
+    """Each image in a corner of a canvas, all of one size where they are not too large for that."""
+    groups, found = _canvases(pixels), []
+    for members in groups:
+        images = [pixels[i] for i in members]
+        canvas = upload_on_canvas(images, *_canvas(images), device)
+        found.append((canvas, upload(boxes[members[0] : members[-1] + 1], device)))
+    return _as_one(found, groups, how, dtype)
+
+
+def _canvases(pixels: Pixels) -> list[list[int]]:
+    """Neighbours that share a canvas: as many as keep it bounded."""
+    groups: list[list[int]] = []
+    sides = 0, 0
+    for i, image in enumerate(pixels):
+        alone = _canvas([image])
+        height, width = max(sides[0], alone[0]), max(sides[1], alone[1])
+        if groups and (len(groups[-1]) + 1) * height * width <= _MOST_PIXELS:
+            groups[-1].append(i)
+            sides = height, width
+        else:
+            groups.append([i])
+            sides = alone
+    return groups
+
+
+def _canvas(images: Sequence[Tensor]) -> tuple[int, int]:
+    height, width = (-(-max(image.shape[axis] for image in images) // _STEP) * _STEP for axis in (1, 2))
+    return height, width
 
 
 def _groups(pixels: Pixels) -> list[list[int]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device; what it holds now is sent, whatever becomes of it afterwards."""
+    """The tensor on the device. What it holds now is sent to a GPU, whatever becomes of it afterwards."""
     if device.type != "cuda" or tensor.is_cuda:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
@@ -28,7 +28,7 @@ def upload_stacked(images: Tensor | Sequence[Tensor], device: torch.device) -> T
         views = [image.permute(1, 2, 0) for image in images] if channels_last else list(images)
         shape = torch.Size((len(views), *views[0].shape))
         batch = torch.stack(views, out=_staging(shape, views[0], device))
-    batch = batch.to(device, non_blocking=True)
+    batch = batch.to(device, non_blocking=device.type == "cuda")
     return batch.permute(0, 3, 1, 2) if channels_last else batch
 
 
@@ -37,7 +37,7 @@ def upload_on_canvas(images: Sequence[Tensor], height: int, width: int, device: 
     canvas = _staging(torch.Size((len(images), height, width, 3)), images[0], device).zero_()
     for place, image in zip(canvas, images, strict=True):
         place[: image.shape[1], : image.shape[2]] = image.permute(1, 2, 0)
-    return canvas.to(device, non_blocking=True).permute(0, 3, 1, 2)
+    return canvas.to(device, non_blocking=device.type == "cuda").permute(0, 3, 1, 2)
 
 
 def _staging(shape: torch.Size, like: Tensor, device: torch.device) -> Tensor:

@@ -28,6 +28,9 @@ from prol.evaluation.result import Result
 from prol.learner import Learner
 from prol.streams.base import Stream
 
+STEPS_UNTIL_WARM = 4
+"""After so many steps a GPU has compiled and recorded whatever it will."""
+
 
 def run_stream(
     learner: Learner,
@@ -90,7 +93,9 @@ def _take(
     if loaded.images:
         labels = [dataset.class_names[label] for label in dataset.train.labels[loaded.indices]]
         if arrivals is not None and arrivals.cold:
-            learner.clone().learn(loaded.images, labels)
+            warm = learner.clone()
+            for _ in range(STEPS_UNTIL_WARM if learner.backbone.device.type == "cuda" else 1):
+                warm.learn(loaded.images, labels)
             arrivals.cold = False
         began = time.perf_counter()
         learner.learn(loaded.images, labels)

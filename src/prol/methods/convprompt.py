@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,9 +16,8 @@ from prol.methods.stepped import SteppedLearner
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.conv_prompts import ConvPrompts, generators_by_likeness
-from prol.parts.fast_step import FastStep
+from prol.parts.fast_step import FastStep, Kept
 from prol.parts.heads import TaskHeads
-from prol.parts.inputs import training_input
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
@@ -127,12 +125,12 @@ class ConvPrompt(SteppedLearner):
     # One step
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         layout = (len(self.classes), self.source.keys.count, self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, lambda: (inputs,), rows)
+        staged = Kept(self._staged(pixels))
+        self._take_step(layout, self.clock.steps, staged, rows)
         self.clock.steps += 1
         if self.options.generators == "auto":
-            self._look_at(inputs, rows)
+            self._look_at(self._rendered(*staged.made), rows)
 
     def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
@@ -144,7 +142,10 @@ class ConvPrompt(SteppedLearner):
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         values = {"ce": masked_cross_entropy(logits, rows, allowed), "drift": self.source.drift(parts)}
         values["total"] = values["ce"] + o.drift * values["drift"]
-        return descend(values, parts, self.adam, o, 1.0 if self.clock.number == 0 else o.norm_lr_factor)
+        generators = torch.full((), self.source.keys.count, dtype=torch.float64, device=rows.device)
+        return descend(values, parts, self.adam, o, 1.0 if self.clock.number == 0 else o.norm_lr_factor) | {
+            "generators": generators
+        }
 
     def _parts(self) -> dict[str, Part]:
         """What the current task trains: shared maps and matcher, its generators, its head, and the LayerNorms."""
@@ -169,9 +170,6 @@ class ConvPrompt(SteppedLearner):
         tokens = self.backbone.embed(inputs)
         feature = self.working.encode(tokens, additions=self.source.additions()).feature
         return self.heads.logits(feature)
-
-    def report(self) -> Mapping[str, float]:
-        return {**super().report(), "generators": float(self.source.keys.count)}
 
     def footprint(self) -> Footprint:
         trained = []

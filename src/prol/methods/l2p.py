@@ -100,6 +100,8 @@ class L2P(SteppedLearner):
         self.head.append(len(names), self.random)
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
+        for name, table in (("prompts", self.prompts), ("keys", self.keys)):
+            self.adam.make_room(name, table, len(rows) * self.options.picks)
         layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
         self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
         self.clock.steps += 1

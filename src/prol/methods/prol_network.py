@@ -8,6 +8,7 @@ from torch import Tensor
 from prol.backbones import ViT
 from prol.methods.prol_losses import Judged, loss_terms
 from prol.methods.prol_options import PROLOptions
+from prol.methods.prompt_training import head_parts
 from prol.parts.adam import Part
 from prol.parts.heads import TaskHeads, head_logits
 from prol.parts.prompt_source import (
@@ -64,7 +65,7 @@ class PromptedNetwork:
         taken, label_keys, old_keys = self.choose(query, rows, current, parts) if self.options.keys else (None,) * 3
         prompted = self.prompted(tokens, query, taken, parts, self.first)
         judged = Judged(prompted, plain, query, heads.column_of(rows), current, self.first, label_keys, old_keys)
-        total, terms = self.fast(loss_terms)(self.options, heads.tensors(_head(parts)), judged)
+        total, terms = self.fast(loss_terms)(self.options, heads.tensors(head_parts(parts)), judged)
         return total, terms, parts
 
     def query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,7 +74,8 @@ class PromptedNetwork:
         with torch.no_grad():
             tokens = self.backbone.embed(inputs)
             if not (o.generator or o.keys or o.gen):
-                return tokens, tokens[:, 0], tokens[:, 0]
+                nothing = tokens[:, 0]
+                return tokens, nothing, nothing
             plain = self.backbone.encode(tokens)
             if o.query == "patch_embedding":
                 return tokens, plain.feature, tokens[:, 1:].mean(1)
@@ -141,7 +143,3 @@ class PromptedNetwork:
             tables = (source.scaler.buffer[rows], source.shifter.buffer[rows]) if self.options.scalers else (None, None)
             chosen = Chosen(rows, source.keys.buffer[rows], *tables)
         return self.prompted(tokens, query, chosen, {}, 0)
-
-
-def _head(parts: dict[str, Part]) -> dict[str, Part]:
-    return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}

@@ -23,7 +23,13 @@ class SteppedLearner(Learner):
 
     def _staged(self, pixels: Pixels) -> MakeStaged:
         """Puts a chunk on the device, augmented as the options say, when it is called."""
+        if pixels[0].is_cuda:  # made on this stream: the one that is to read them waits for it
+            return partial(self._staged_after, torch.cuda.current_stream(pixels[0].device), pixels)
         return partial(stage_training, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+
+    def _staged_after(self, stream: torch.cuda.Stream, pixels: Pixels) -> Staged:
+        torch.cuda.current_stream(pixels[0].device).wait_stream(stream)
+        return stage_training(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
 
     def _see(self, *staged: Tensor) -> dict[str, Tensor]:
         """What of a step does not depend on the steps before."""
@@ -45,11 +51,11 @@ class StatisticsLearner(SteppedLearner):
     backbone: ViT
 
     def _staged(self, pixels: Pixels) -> MakeStaged:
-        return partial(self._staged_twice, pixels)
+        return partial(self._staged_twice, super()._staged(pixels), pixels)
 
-    def _staged_twice(self, pixels: Pixels) -> Staged:
+    def _staged_twice(self, make: MakeStaged, pixels: Pixels) -> Staged:
         """For training and, where that is something else, for evaluation."""
-        staged = super()._staged(pixels)()
+        staged = make()
         if self.options.augment == "none":
             return staged
         return (*staged, *stage_evaluation(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))

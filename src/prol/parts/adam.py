@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.parts.adam_moments import Moments
+from prol.parts.adam_moments import AdamMoments
 from prol.parts.rows_in_play import LEAST, RowsInPlay
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -98,7 +98,7 @@ class Adam:
         self._device = device or torch.device("cpu")
         self._same_rows = dict(same_rows or {})
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
-        self._moments = Moments()
+        self._moments = AdamMoments()
         self._in_play: dict[str, RowsInPlay] = {}
         self._valid: Tensor | None = None
         self._now: Corrections | None = None
@@ -218,7 +218,7 @@ class Adam:
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self._moves += self._moments.moves + 1
-        self._moments, self._in_play = Moments(), {}
+        self._moments, self._in_play = AdamMoments(), {}
         self._steps.fill_(meta["step"])
         for name in sorted({key.rpartition("/")[0] for key in tensors}):
             saved = tensors[f"{name}/mean"], tensors[f"{name}/square"]

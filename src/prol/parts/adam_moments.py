@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import torch
 from torch import Tensor
 
 
-class Moments:
+class AdamMoments:
     """First and second moments by name, as pieces of two long tensors.
 
     Names that are used together lie side by side. They are laid out anew when others come to be used together, or when
@@ -43,7 +43,8 @@ class Moments:
         """Makes sure that parts of these shapes lie side by side in this order; what is new begins at zero."""
         if self._lies(list(shapes)) and all(self._shapes[name] == shape for name, shape in shapes.items()):
             return
-        wanted = dict(shapes) | {name: shape for name, shape in self._shapes.items() if name not in shapes}
+        in_place = self._lies(list(shapes))
+        wanted = {**self._shapes, **shapes} if in_place else {**shapes, **_without(self._shapes, shapes)}
         pieces: tuple[list[Tensor], list[Tensor]] = ([], [])
         for name, shape in wanted.items():
             before = self.of(name) if name in self._shapes else None
@@ -78,6 +79,10 @@ class Moments:
             return False
         first = order.index(names[0])
         return order[first : first + len(names)] == names
+
+
+def _without(shapes: Mapping[str, torch.Size], names: Container[str]) -> dict[str, torch.Size]:
+    return {name: shape for name, shape in shapes.items() if name not in names}
 
 
 def _fitted(before: Tensor | None, shape: torch.Size, like: Tensor) -> Tensor:

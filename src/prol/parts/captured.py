@@ -73,8 +73,7 @@ class Captured:
         assert recording.outputs is not None
         for kept, given in zip(recording.inputs, inputs, strict=True):
             kept.copy_(given, non_blocking=True)
-        if taken is not None:
-            taken.record()
+        _record(taken, inputs[0].device)
         recording.graph.replay()
         return recording.outputs
 
@@ -83,10 +82,10 @@ class Captured:
         return sum(recording.graph is not None for recording in self._recordings.values()) < MOST_GRAPHS
 
     def _run_here(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
-        outputs = self.function(*inputs)
-        if taken is not None:
-            taken.record()
-        return outputs
+        try:
+            return self.function(*inputs)
+        finally:
+            _record(taken, inputs[0].device)
 
     def _run_aside(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
         """On the stream that will record: what autograd and the libraries set up there is then set up."""
@@ -94,9 +93,11 @@ class Captured:
         if self._stream is None:
             self._stream = torch.cuda.Stream(inputs[0].device)  # type: ignore[no-untyped-call]
         self._stream.wait_stream(here)
-        with torch.cuda.stream(self._stream):
-            outputs = self._run_here(inputs, taken)
-        here.wait_stream(self._stream)
+        try:
+            with torch.cuda.stream(self._stream):
+                outputs = self._run_here(inputs, taken)
+        finally:  # also of a run that failed: what it has begun must be over before anything else is
+            here.wait_stream(self._stream)
         for tensor in (*inputs, *outputs.values()):
             tensor.record_stream(here)
         return outputs
@@ -109,10 +110,15 @@ class Captured:
             self._memory = torch.cuda.graph_pool_handle()
         recording.inputs = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
-        # Graphs of one learner never run at the same time, so they may share their memory. Other threads, which read
+        # These graphs never run at the same time, so they may share their memory. Other threads, which read
         # images ahead, may go on meanwhile. The outer stream is there to come back to if recording fails.
         here = torch.cuda.stream(torch.cuda.current_stream(device))
         there = torch.cuda.graph(graph, pool=self._memory, stream=self._stream, capture_error_mode="thread_local")
         with here, there:
             recording.outputs = self.function(*recording.inputs)
         recording.graph = graph
+
+
+def _record(event: torch.cuda.Event | None, device: torch.device) -> None:
+    if event is not None:
+        event.record(torch.cuda.current_stream(device))

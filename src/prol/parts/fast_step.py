@@ -15,7 +15,19 @@ from prol.parts.later import Later
 from prol.parts.loss_watch import LossWatch
 
 MakeStaged = Callable[[], Staged]
-"""Puts a chunk on the device."""
+"""Puts a chunk on the device when it is called: on a GPU, on a stream of its own."""
+
+
+class Kept:
+    """The same, with what was made at hand afterwards."""
+
+    def __init__(self, make: MakeStaged) -> None:
+        self._make = make
+        self.made: Staged = ()
+
+    def __call__(self) -> Staged:
+        self.made = self._make()
+        return self.made
 
 
 class FastStep:
@@ -41,13 +53,14 @@ class FastStep:
 
     def __call__(self, layout: Hashable, step: int, staged: MakeStaged, rows: Tensor) -> None:
         """`layout` is where the function's buffers are, `step` the number to name in a complaint."""
-        self._watch.poll()
+        self._looking(self._watch.poll)
         with self._beside(rows.device):
-            seen = self._ahead(None, *staged())
+            chunk = staged()
+            seen = self._ahead(None, *chunk)
         if self._stream is not None:
             here = torch.cuda.current_stream(rows.device)
             here.wait_stream(self._stream)
-            for tensor in seen.values():
+            for tensor in (*chunk, *seen.values()):
                 tensor.record_stream(here)
             self._taken = torch.cuda.Event()  # type: ignore[no-untyped-call]
         values = self._function(layout, *seen.values(), rows, taken=self._taken)["numbers"]
@@ -74,7 +87,14 @@ class FastStep:
 
     def settle(self) -> None:
         """To be called before anything is read from the learner: raises what a step under way has to tell."""
-        self._watch.settle()
+        self._looking(self._watch.settle)
+
+    def _looking(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except ValueError:
+            self._last = self._watch.last_good  # what the bad step said of itself is not the learner's
+            raise
 
     def report(self) -> Mapping[str, float]:
         """The values of the last step that was taken; what is still under way is waited for when it is read."""
@@ -83,4 +103,4 @@ class FastStep:
     def restore(self, report: Mapping[str, float]) -> None:
         """Takes over what `report` gave; what was under way belongs to another state."""
         self._last = dict(report)
-        self._watch.forget()
+        self._watch.restart(self._last)

@@ -11,7 +11,7 @@ from torch import Tensor
 class Later(Mapping[str, float]):
     """Numbers by name, which are waited for when one is first read.
 
-    They are copied to the host behind the work under way, whatever becomes of `values` `[K]` afterwards.
+    From a GPU they are copied to the host behind the work under way, whatever becomes of `values` `[K]` afterwards.
     """
 
     def __init__(self, names: Sequence[str], values: Tensor) -> None:
@@ -34,6 +34,7 @@ class Later(Mapping[str, float]):
             if self._copied is not None:
                 self._copied.synchronize()
             self._numbers = dict(zip(self._names, self._on_host.tolist(), strict=True))
+            self._on_host, self._copied = self._on_host[:0].clone(), None  # memory that a GPU copies to is scarce
         return self._numbers
 
     def __getitem__(self, name: str) -> float:

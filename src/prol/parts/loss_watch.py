@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 
 from prol.parts.later import Later
 from prol.parts.losses import complain_of_loss
@@ -22,12 +23,16 @@ class LossWatch:
     def __init__(self, lr: float) -> None:
         self.lr = lr
         self._under_way: deque[tuple[Later, int]] = deque()
+        self.last_good: Mapping[str, float] = {}
+        """The numbers of the last step that was looked at and was finite."""
 
     def note(self, numbers: Later, step: int, at_once: bool) -> None:
-        if at_once and not math.isfinite(numbers["total"]):
-            complain_of_loss(step, self.lr)
         if not at_once:
             self._under_way.append((numbers, step))
+        elif not math.isfinite(numbers["total"]):
+            complain_of_loss(step, self.lr)
+        else:
+            self.last_good = numbers
 
     def poll(self) -> None:
         """To be called before each step."""
@@ -39,9 +44,10 @@ class LossWatch:
         while self._under_way:
             self._look()
 
-    def forget(self) -> None:
-        """Drops what is under way."""
+    def restart(self, last_good: Mapping[str, float]) -> None:
+        """Drops what is under way, which belongs to another state."""
         self._under_way.clear()
+        self.last_good = last_good
 
     def _look(self) -> None:
         numbers, step = self._under_way.popleft()
@@ -50,3 +56,4 @@ class LossWatch:
                 f"the loss was not finite at step {step} of a task, in a chunk handed over before; nothing was "
                 f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
             )
+        self.last_good = numbers

@@ -1,4 +1,4 @@
-"""`events.jsonl`: one line an event, the same whether or not the run was interrupted."""
+"""`events.jsonl`: one line an event, on a CPU the same whether or not the run was interrupted."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ class EventLog:
     def __call__(self, event: Event, seconds: float) -> None:
         del seconds  # times would make the logs of two equal runs differ
         self._waiting.append(event)
-        while self._waiting and (len(self._waiting) > MOST_WAITING or _is_known(self._waiting[0])):
+        while self._waiting and (self._late() > MOST_WAITING or _is_known(self._waiting[0])):
             self._write(self._waiting.popleft())
         self._file.flush()
+
+    def _late(self) -> int:
+        return sum(not _is_known(event) for event in self._waiting)
 
     def _write(self, event: Event) -> None:
         fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
@@ -50,9 +53,12 @@ class EventLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._write_waiting()
-        self._file.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._write_waiting()
+        finally:  # what was still on its way when something failed is behind the last checkpoint
+            self._file.close()
 
     def _write_waiting(self) -> None:
         while self._waiting:
