@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -97,16 +98,6 @@ class ConvPrompt(SteppedLearner):
 
     # Classes and tasks
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         self.clock.begin(len(self.classes))
         self.adam.reset()
@@ -125,12 +116,13 @@ class ConvPrompt(SteppedLearner):
     # One step
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        layout = (len(self.classes), self.source.keys.count, self.clock.number, self.adam.moves, self.loads)
         staged = Kept(self._staged(pixels))
-        self._take_step(layout, self.clock.steps, staged, rows)
-        self.clock.steps += 1
+        self._step(staged, rows)
         if self.options.generators == "auto":
             self._look_at(self._rendered(*staged.made), rows)
+
+    def _layout(self) -> tuple[Hashable, ...]:
+        return (*super()._layout(), self.source.keys.count, self.adam.moves)
 
     def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

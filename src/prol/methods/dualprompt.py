@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -11,8 +12,7 @@ from torch import Tensor
 from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
-from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, frozen_pass, head_parts, initial
-from prol.methods.stepped import SteppedLearner
+from prol.methods.prompt_training import Init, PromptOptions, QueryLearner, Selection, descend, head_parts, initial
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
@@ -49,7 +49,7 @@ class DualPromptOptions(PromptOptions):
         self.require_weights("pull")
 
 
-class DualPrompt(SteppedLearner):
+class DualPrompt(QueryLearner):
     """General and expert prefixes: a G-prefix that every task trains, an E-prefix and a key for each task.
 
     In training the E-prefix is the current task's; at test it is that of the key nearest to the image's class feature
@@ -83,16 +83,6 @@ class DualPrompt(SteppedLearner):
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._take_step = FastStep(self._one_step, self._see, self.backbone.acceleration.captured, options.lr)
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         self.clock.begin(len(self.classes))
         self.adam.reset()
@@ -105,13 +95,8 @@ class DualPrompt(SteppedLearner):
         super()._register(names)
         self.head.append(len(names), self.random)
 
-    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
-        self.clock.steps += 1
-
-    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
-        return frozen_pass(self.backbone, self._rendered(*staged))
+    def _layout(self) -> tuple[Hashable, ...]:
+        return (*super()._layout(), self.adam.moves)
 
     def _one_step(self, tokens: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

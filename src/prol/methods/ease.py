@@ -82,16 +82,6 @@ class EASE(StatisticsLearner):
 
     # Classes and tasks
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         """A fresh adapter with an empty space of its own; the head was only there to train the last one."""
         self.clock.begin(len(self.classes))
@@ -114,16 +104,11 @@ class EASE(StatisticsLearner):
 
     # One step
 
-    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        self._take_step(self._layout(), self.clock.steps, self._staged(pixels), rows)
-        self.clock.steps += 1
-
     def _layout(self) -> tuple[Hashable, ...]:
-        """What a step works on and where that is: what is captured holds for as long as this stays the same."""
         tables = [*self.adapters.tables.values(), *self.head.tables().values()]
         tables += [table for space in self.prototypes for table in space.tables().values()]
         moves = tuple(table.moves for table in tables)
-        return (len(self.classes), self.clock.number, self.adapters.count, self.sgd.moves, self.loads, moves)
+        return (*super()._layout(), self.adapters.count, self.sgd.moves, moves)
 
     def _one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()

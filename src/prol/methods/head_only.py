@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -69,16 +70,6 @@ class HeadOnly(SteppedLearner):
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
         self._take_step = FastStep(self._one_step, self._see, backbone.acceleration.captured, options.lr)
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         self.clock.begin(len(self.classes))
         self.adam.reset()
@@ -88,10 +79,8 @@ class HeadOnly(SteppedLearner):
         self.weight.append(torch.empty(len(names), self.backbone.width).normal_(0, 0.02, generator=self.random))
         self.bias.append(torch.zeros(len(names)))
 
-    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
-        self.clock.steps += 1
+    def _layout(self) -> tuple[Hashable, ...]:
+        return (*super()._layout(), self.adam.moves)
 
     @torch.no_grad()
     def _see(self, *staged: Tensor) -> dict[str, Tensor]:

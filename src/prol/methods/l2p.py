@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,8 +12,7 @@ from torch import Tensor
 from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
-from prol.methods.prompt_training import Init, PromptOptions, Selection, descend, frozen_pass, head_parts, initial
-from prol.methods.stepped import SteppedLearner
+from prol.methods.prompt_training import Init, PromptOptions, QueryLearner, Selection, descend, head_parts, initial
 from prol.parts.adam import Adam, Part
 from prol.parts.backbone_kinds import require_vit
 from prol.parts.fast_step import FastStep
@@ -51,7 +51,7 @@ class L2POptions(PromptOptions):
             raise ValueError(f"picks={self.picks} prompts from a pool of {self.pool}: pick at most pool={self.pool}")
 
 
-class L2P(SteppedLearner):
+class L2P(QueryLearner):
     """Learning to Prompt: tokens chosen by key join the image's own; their outputs are averaged and classified.
 
     Keys are compared with the class feature of the untouched network and learn from that alone; prompts and the head
@@ -81,16 +81,6 @@ class L2P(SteppedLearner):
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self._take_step = FastStep(self._one_step, self._see, self.backbone.acceleration.captured, options.lr)
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         self.clock.begin(len(self.classes))
         self.adam.reset()
@@ -102,12 +92,10 @@ class L2P(SteppedLearner):
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         for name, table in (("prompts", self.prompts), ("keys", self.keys)):
             self.adam.make_room(name, table, len(rows) * self.options.picks)
-        layout = (len(self.classes), self.clock.number, self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
-        self.clock.steps += 1
+        super()._learn(pixels, rows)
 
-    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
-        return frozen_pass(self.backbone, self._rendered(*staged))
+    def _layout(self) -> tuple[Hashable, ...]:
+        return (*super()._layout(), self.adam.moves)
 
     def _one_step(self, tokens: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

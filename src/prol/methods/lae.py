@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -92,16 +92,6 @@ class LAE(SteppedLearner):
 
     # Classes and tasks
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         self.clock.begin(len(self.classes))
         self.adam.reset()
@@ -115,10 +105,8 @@ class LAE(SteppedLearner):
 
     # One step
 
-    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        layout = (len(self.classes), self.clock.number, self._waits(), self.adam.moves, self.loads)
-        self._take_step(layout, self.clock.steps, self._staged(pixels), rows)
-        self.clock.steps += 1
+    def _layout(self) -> tuple[Hashable, ...]:
+        return (*super()._layout(), self._waits(), self.adam.moves)
 
     def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

@@ -76,16 +76,6 @@ class MOS(StatisticsLearner):
 
     # Classes and tasks
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
         if self._may_align():
             for table, rows in zip(self.head.tables().values(), self._aligned_head(), strict=True):
@@ -111,16 +101,14 @@ class MOS(StatisticsLearner):
     # One step
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        self._take_step(self._layout(), self.clock.steps, self._staged(pixels), rows)
+        super()._learn(pixels, rows)
         self._aligned = None
-        self.clock.steps += 1
 
     def _layout(self) -> tuple[Hashable, ...]:
-        """What a step works on and where that is: what is captured holds for as long as this stays the same."""
         tables = [*self.adapters.tables.values(), *self.head.tables().values()]
         tables += [*self.prototypes.tables().values(), *self.gaussians.tables().values()]
         moves = tuple(table.moves for table in tables)
-        return (len(self.classes), self.clock.number, self.adapters.count, self.sgd.moves, self.loads, moves)
+        return (*super()._layout(), self.adapters.count, self.sgd.moves, moves)
 
     def _one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()

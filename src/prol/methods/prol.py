@@ -111,12 +111,11 @@ class PROL(SteppedLearner):
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         if self.options.train_rows == "local" and bool((rows < self.clock.first_row).any()):
             raise ValueError("train_rows=local, as in preset released, cannot learn classes of earlier tasks again")
-        self._step(self._staged(pixels), rows)
+        super()._learn(pixels, rows)
 
     def _step(self, staged: MakeStaged, rows: Tensor) -> None:
         self._make_room(len(rows))
-        self._take_step(self._layout(), self.clock.steps, staged, rows)
-        self.clock.steps += 1
+        super()._step(staged, rows)
 
     def _layout(self) -> tuple[Hashable, ...]:
         """Where buffers are and which parts take part: what is captured holds for as long as this stays the same."""

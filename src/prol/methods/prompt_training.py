@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Augment, InputRange, ViT
+from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, gathered_rows, part_gradients
 from prol.parts.logit_masks import Mask
@@ -71,11 +72,16 @@ def head_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
     return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
 
 
-@torch.no_grad()
-def frozen_pass(vit: ViT, inputs: Tensor) -> dict[str, Tensor]:
-    """What of a step the untouched network does: tokens `[B, N, D]` and the query `[B, D]`."""
-    tokens = vit.embed(inputs)
-    return {"tokens": tokens, "query": vit.encode(tokens).feature}
+class QueryLearner(SteppedLearner):
+    """One whose prompts are chosen by what the untouched network makes of an image."""
+
+    backbone: ViT
+
+    @torch.no_grad()
+    def _see(self, *staged: Tensor) -> dict[str, Tensor]:
+        """Tokens `[B, N, D]` and the query `[B, D]`."""
+        tokens = self.backbone.embed(self._rendered(*staged))
+        return {"tokens": tokens, "query": self.backbone.encode(tokens).feature}
 
 
 def descend(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import ClassVar
 
@@ -10,16 +11,47 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Pixels, Staged, ViT, render, stage_evaluation
+from prol.labels import Label
 from prol.learner import Learner
 from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.inputs import split_staged, stage_training
+from prol.parts.tasks import TaskClock
 
 
 class SteppedLearner(Learner):
-    """A learner whose steps are taken by `_take_step`: `_see` first, which no step changes, then the step itself."""
+    """A learner in tasks, whose steps are taken by `_take_step`: `_see` first, which no step changes, then the step."""
 
     can_diverge: ClassVar[bool] = True
+    clock: TaskClock
     _take_step: FastStep
+
+    # Tasks: as told, or begun by classes not seen before
+
+    def _meet(self, names: list[Label]) -> None:
+        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
+            self._start_task()
+        self._register(names)
+
+    def _begin_task(self, names: list[Label]) -> None:
+        if self.clock.begins_at_boundary(len(self.classes)):
+            self._start_task()
+        self._register(names)
+
+    @abstractmethod
+    def _start_task(self) -> None: ...
+
+    # One step
+
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
+        self._step(self._staged(pixels), rows)
+
+    def _step(self, staged: MakeStaged, rows: Tensor) -> None:
+        self._take_step(self._layout(), self.clock.steps, staged, rows)
+        self.clock.steps += 1
+
+    def _layout(self) -> tuple[Hashable, ...]:
+        """Which operations a step has and where its buffers are: what is captured holds while this stays the same."""
+        return (len(self.classes), self.clock.number, self.loads)
 
     def _staged(self, pixels: Pixels) -> MakeStaged:
         """Puts a chunk on the device, augmented as the options say, when it is called."""
