@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from golden_files import tiny_vit
@@ -20,3 +22,29 @@ def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
     from runs.small_runs import write_small_vit
 
     return write_small_vit(tmp_path_factory.mktemp("weights"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the command line gave; taken apart it is exit code, output and errors."""
+
+    code: int
+    out: str
+    err: str
+
+    def __iter__(self):
+        return iter((self.code, self.out, self.err))
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]):
+    """Calls the command line in this process."""
+    from prol.cli.app import main
+
+    def call(*arguments: str) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), captured.out, captured.err)
+
+    return call

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 State = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and everything else as JSON."""
 
+Mark = tuple[int, dict[str, Tensor | int], dict[str, Any]]
+"""How many classes there were, tensors or lengths of tables by name, and everything else as JSON."""
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -194,14 +197,14 @@ class Learner(ABC):
     def _settle(self) -> None:  # noqa: B027
         """Waits for steps that are still under way on the device, and raises what they have to tell."""
 
-    def _mark(self) -> tuple[int, dict[str, Tensor | int], dict[str, Any]]:
+    def _mark(self) -> Mark:
         """What `_go_back` needs: copies, but of tables that only grow their lengths, so that its cost does not."""
         self._settle()
         tensors, meta = self._state()
         kept = {name: len(t) if name in self.only_grow else t.detach().clone() for name, t in tensors.items()}
         return len(self.classes), kept, meta
 
-    def _go_back(self, mark: tuple[int, dict[str, Tensor | int], dict[str, Any]]) -> None:
+    def _go_back(self, mark: Mark) -> None:
         """To where `_mark` was called: classes that came since are gone.
 
         Rows of tables that only grow stay as they are now: a step that fails moves none.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import prol
-from prol.backbones import Preprocessing, ViT, augmented_input, evaluation_input
+from prol.backbones import Preprocessing, ViT, evaluation_input, render, stage_augmented
 from prol.backbones.images import read_images
 from prol.backbones.preprocess import _canvas, _canvases, _random_boxes, _takes_canvases, stage_evaluation
 
@@ -39,8 +39,12 @@ def evaluate(images: list[Tensor], how: Preprocessing, dtype: torch.dtype = torc
     return evaluation_input(images, how, CPU, dtype)
 
 
+def drawn_from(random: torch.Generator, images: list[Tensor], how: Preprocessing = PLAIN) -> Tensor:
+    return render(stage_augmented(images, how, CPU, torch.float64, random), how, torch.float64)
+
+
 def augment(images: list[Tensor], how: Preprocessing = PLAIN, seed: int = 0) -> Tensor:
-    return augmented_input(images, how, CPU, torch.float64, torch.Generator().manual_seed(seed))
+    return drawn_from(torch.Generator().manual_seed(seed), images, how)
 
 
 def interpolated(image: Tensor, height: int, width: int, mode: str) -> Tensor:
@@ -218,8 +222,8 @@ def test_the_same_seed_gives_the_same_augmentation_and_another_seed_another() ->
 
 def test_two_draws_in_a_row_differ() -> None:
     random = torch.Generator().manual_seed(0)
-    first = augmented_input([pixels(40, 40)], PLAIN, CPU, torch.float64, random)
-    assert not torch.equal(first, augmented_input([pixels(40, 40)], PLAIN, CPU, torch.float64, random))
+    first = drawn_from(random, [pixels(40, 40)])
+    assert not torch.equal(first, drawn_from(random, [pixels(40, 40)]))
 
 
 def test_augmentation_leaves_the_global_random_numbers_alone() -> None:
@@ -283,7 +287,7 @@ def test_images_of_several_sizes_come_out_in_their_own_order() -> None:
     how = Preprocessing(size=8, mean=(0.0,) * 3, std=(1.0,) * 3)
     shown = evaluation_input(images, how, CPU, torch.float64)
     torch.testing.assert_close(shown[:, 0, 4, 4] * 255, torch.arange(5).double() * 50)
-    drawn = augmented_input(images, how, CPU, torch.float64, torch.Generator().manual_seed(0))
+    drawn = augment(images, how)
     torch.testing.assert_close(drawn[:, 2, 4, 4] * 255, torch.arange(5).double() * 50)
 
 

@@ -38,9 +38,17 @@ def test_every_rung_works(small_vit: str) -> None:
 
 def test_captured_passes_are_replayed(small_vit: str) -> None:
     vit = open_backbone(small_vit, device="cuda")
-    replay = captured(bare_passes(vit, 2, blocks=3, length=5, tune_norms=True), vit.device)
+    passes, count = bare_passes(vit, 2, blocks=3, length=5, tune_norms=True), torch.zeros((), device="cuda")
+
+    def step() -> None:
+        passes()
+        count.add_(1)
+
+    replay = captured(step, vit.device)
+    before = int(count)
     replay()
-    torch.cuda.synchronize()
+    replay()
+    assert int(count) == before + 2
 
 
 def test_speed_growth_and_peaks_are_measured(small_vit: str) -> None:

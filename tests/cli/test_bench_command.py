@@ -12,29 +12,9 @@ import torch
 from PIL import Image
 
 from prol.bench.subject import Subject
-from prol.cli.app import main
-from runs.small_runs import write_small_vit
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--device", "cpu", "--repeats", "2", "--steps", "1", "--warmup", "0")
-
-
-@pytest.fixture(scope="module")
-def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_vit(tmp_path_factory.mktemp("weights"))
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]):
-    """Calls the command line in this process: exit code, output, errors."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture(autouse=True)

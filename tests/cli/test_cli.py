@@ -13,37 +13,14 @@ import pytest
 import prol
 from prol.cli.app import main
 from prol.runs import start
-from runs.small_runs import environment, small_plan, write_small_vit
+from runs.small_runs import environment, small_plan
 
 ANSI = re.compile(r"\x1b\[")
 
 
 @pytest.fixture(scope="module")
-def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_vit(tmp_path_factory.mktemp("weights"))
-
-
-@pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
     return start(small_plan(small_vit), tmp_path_factory.mktemp("runs") / "run").path
-
-
-class Outcome:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]):
-    """Calls the command line in this process."""
-
-    def call(*arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return Outcome(int(ended.value.code or 0), captured.out, captured.err)
-
-    return call
 
 
 def test_the_version_is_printed(command) -> None:

@@ -9,27 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from prol.cli.app import main
 from prol.cli.compare import read_method
-from runs.small_runs import environment, write_small_vit
-
-
-@pytest.fixture(scope="module")
-def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_vit(tmp_path_factory.mktemp("weights"))
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]):
-    """Calls the command line in this process: exit code, output, errors."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return call
+from runs.small_runs import environment
 
 
 def few_digits(vit: str) -> tuple[str, ...]:

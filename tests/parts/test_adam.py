@@ -32,6 +32,11 @@ def drawn(rows: set[int], random: torch.Generator) -> tuple[Tensor, Tensor]:
     return order, torch.randn(len(rows), WIDTH, generator=random, dtype=torch.float64)
 
 
+def update(adam: Adam, name: str, part: Part, gradient: Tensor, lr: float) -> None:
+    """One part by itself."""
+    adam.update_all({name: part}, {name: gradient}, lr)
+
+
 class Both:
     """The table trained by rows in play, and a dense copy trained by torch."""
 
@@ -46,7 +51,7 @@ class Both:
     def step(self, rows: set[int], lr: float, random: torch.Generator) -> None:
         order, gradient = drawn(rows, random)
         self.mine.begin_step()
-        self.mine.update("table", Part.of_rows(self.table, order), gradient, lr)
+        update(self.mine, "table", Part.of_rows(self.table, order), gradient, lr)
         self.dense.grad = torch.zeros_like(self.dense)
         self.dense.grad[order] = gradient
         self.theirs.param_groups[0]["lr"] = lr
@@ -95,7 +100,7 @@ def test_a_state_taken_midway_goes_on_to_the_bit(schedule: Schedule, seed: int, 
         order, gradient = drawn(rows, random)
         for adam, home in ((both.mine, both.table), (twin, table)):
             adam.begin_step()
-            adam.update("table", Part.of_rows(home, order), gradient, lr)
+            update(adam, "table", Part.of_rows(home, order), gradient, lr)
     assert torch.equal(table, both.table)
 
 
@@ -109,7 +114,7 @@ def test_a_table_may_grow_between_steps() -> None:
         mine.begin_step()
         if home is large and rows == [6, 0]:
             large[:2] = small
-        mine.update("table", Part.of_rows(home, torch.tensor(rows)), gradient, 0.01)
+        update(mine, "table", Part.of_rows(home, torch.tensor(rows)), gradient, 0.01)
         dense.grad = torch.zeros_like(dense)
         dense.grad[rows] = gradient
         theirs.step()
@@ -125,7 +130,7 @@ def test_a_whole_tensor_moves_as_by_torchs_adam(shape: tuple[int, ...]) -> None:
     for _ in range(8):
         gradient = torch.randn(shape, generator=random, dtype=torch.float64)
         mine.begin_step()
-        mine.update("whole", Part.whole(home), gradient, 0.02)
+        update(mine, "whole", Part.whole(home), gradient, 0.02)
         dense.grad = gradient.clone()
         theirs.step()
         torch.testing.assert_close(home, dense.detach(), rtol=0, atol=1e-13)
@@ -135,9 +140,9 @@ def test_parts_of_several_names_share_the_step_count_but_not_the_moments() -> No
     mine = Adam()
     homes = {name: torch.zeros(2, dtype=torch.float64) for name in "ab"}
     mine.begin_step()
-    mine.update("a", Part.whole(homes["a"]), torch.ones(2, dtype=torch.float64), 0.1)
+    update(mine, "a", Part.whole(homes["a"]), torch.ones(2, dtype=torch.float64), 0.1)
     mine.begin_step()
-    mine.update("b", Part.whole(homes["b"]), torch.ones(2, dtype=torch.float64), 0.1)
+    update(mine, "b", Part.whole(homes["b"]), torch.ones(2, dtype=torch.float64), 0.1)
     torch.testing.assert_close(homes["a"], torch.full((2,), -0.1, dtype=torch.float64), rtol=1e-6, atol=0)
     # As torch would move a parameter whose first gradient was zero and whose second was one.
     dense = torch.zeros(2, dtype=torch.float64, requires_grad=True)
@@ -151,7 +156,7 @@ def test_parts_of_several_names_share_the_step_count_but_not_the_moments() -> No
 def test_a_reset_forgets_moments_steps_and_rows_in_play() -> None:
     table, adam = random_table(0), Adam()
     adam.begin_step()
-    adam.update("table", Part.of_rows(table, torch.tensor([1, 2])), torch.ones(2, WIDTH, dtype=torch.float64), 0.1)
+    update(adam, "table", Part.of_rows(table, torch.tensor([1, 2])), torch.ones(2, WIDTH, dtype=torch.float64), 0.1)
     adam.reset()
     in_play = adam.rows_in_play("table")
     assert in_play is not None
@@ -189,7 +194,7 @@ def test_a_step_that_is_not_valid_moves_and_counts_nothing() -> None:
         before, tensors = [table.clone(), whole.clone()], {n: t.clone() for n, t in adam.state()[0].items()}
         adam.begin_step(torch.tensor(valid))
         for name, part in parts.items():
-            adam.update(name, part, torch.full_like(part.leaf, 1.0 if valid else torch.nan), 0.1)
+            update(adam, name, part, torch.full_like(part.leaf, 1.0 if valid else torch.nan), 0.1)
         same = torch.equal(before[0], table) and torch.equal(before[1], whole)
         assert same is not valid
         if not valid:
@@ -202,7 +207,7 @@ def test_an_empty_position_moves_no_row_even_at_an_endless_rate() -> None:
     table, adam = random_table(0), Adam()
     part = Part.of_rows(table, torch.tensor([3, -1]), settled=True)
     adam.begin_step()
-    adam.update("table", part, torch.stack([torch.ones(WIDTH), torch.zeros(WIDTH)]).double(), torch.inf)
+    update(adam, "table", part, torch.stack([torch.ones(WIDTH), torch.zeros(WIDTH)]).double(), torch.inf)
     assert torch.equal(table[[0, 1, 2, 4, 5, 6]], random_table(0)[[0, 1, 2, 4, 5, 6]])
 
 
@@ -212,8 +217,8 @@ def test_a_row_that_comes_twice_gets_the_sum_of_its_gradients() -> None:
     for step in range(3):
         one.begin_step(), two.begin_step()
         summed = torch.stack([gradients[0] + gradients[2], gradients[1]]) * (step + 1)
-        one.update("table", Part.of_rows(once, torch.tensor([4, 2])), summed, 0.01)
-        two.update("table", Part.of_rows(twice, torch.tensor([4, 2, 4])), gradients * (step + 1), 0.01)
+        update(one, "table", Part.of_rows(once, torch.tensor([4, 2])), summed, 0.01)
+        update(two, "table", Part.of_rows(twice, torch.tensor([4, 2, 4])), gradients * (step + 1), 0.01)
     torch.testing.assert_close(once, twice, rtol=0, atol=1e-13)
 
 
@@ -224,7 +229,7 @@ def test_many_tensors_together_move_as_one_by_one() -> None:
         gradients = [torch.sin(tensor + step) for tensor in apart]
         one.begin_step(), all_at_once.begin_step()
         for number, tensor in enumerate(apart):
-            one.update(str(number), Part.whole(tensor), gradients[number], 0.1)
+            update(one, str(number), Part.whole(tensor), gradients[number], 0.1)
         all_at_once.update_together("all", [Part.whole(tensor) for tensor in together], gradients, 0.1)
         for left, right in zip(apart, together, strict=True):
             assert torch.equal(left, right)

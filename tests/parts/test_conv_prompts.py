@@ -103,8 +103,7 @@ def test_training_leaves_old_generators_and_keys_to_the_bit(train_keys: bool) ->
         parts = source.trained(train_keys)
         gradients = part_gradients(prefixes(source, parts).square().sum(), parts)
         adam.begin_step()
-        for name, part in parts.items():
-            adam.update(name, part, gradients[name], 0.01)
+        adam.update_all(parts, gradients, 0.01)
     after = source.tensors()
     for name in ("generator.weight", "generator.bias", "keys"):
         assert torch.equal(after[name][:2], before[name][:2]), name

@@ -78,8 +78,7 @@ def train(heads: TaskHeads) -> None:
         logits = heads.logits(drawn(4, WIDTH, seed=step), parts)
         gradients = part_gradients(F.cross_entropy(logits, rows), parts)
         adam.begin_step()
-        for name, part in parts.items():
-            adam.update(name, part, gradients[name], 0.1)
+        adam.update_all(parts, gradients, 0.1)
 
 
 def test_training_moves_the_last_head_and_leaves_the_old_ones_to_the_bit() -> None:

@@ -63,13 +63,6 @@ def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, d
     return render(stage_evaluation(pixels, how, device, dtype), how, dtype)
 
 
-def augmented_input(
-    pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
-) -> Tensor:
-    """Random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear) and a flip half of the time."""
-    return render(stage_augmented(pixels, how, device, dtype, random), how, dtype)
-
-
 def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
     """All that the deterministic transform needs of the host."""
     if _takes_canvases(pixels, device):
@@ -88,7 +81,10 @@ def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, d
 def stage_augmented(
     pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
 ) -> Staged:
-    """All that the random transform needs of the host: crops are drawn here, so that they are the same everywhere."""
+    """All that the random transform needs of the host: crops are drawn here, so that they are the same everywhere.
+
+    A random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear), and a flip half of the time.
+    """
     sides = [pixels.shape[-2:]] * len(pixels) if isinstance(pixels, Tensor) else [image.shape[-2:] for image in pixels]
     boxes = _random_boxes(torch.tensor(sides, dtype=torch.float64), random)
     mirrored = torch.rand(len(pixels), generator=random) < 0.5

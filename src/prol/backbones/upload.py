@@ -18,9 +18,12 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
 def upload_stacked(images: Tensor | Sequence[Tensor], device: torch.device) -> Tensor:
     """Images `[3, H, W]` of one shape as one batch `[N, 3, H, W]` on the device.
 
-    Bytes are copied once on the host, in the order in which they lie there, and lie so in the batch too.
+    On their way to a GPU bytes are copied once on the host, in the order in which they lie there, and lie so in the
+    batch too. A batch that is where it is wanted is not copied.
     """
     channels_last = images[0].stride(0) == 1
+    if isinstance(images, Tensor) and (device.type != "cuda" or images.is_cuda):
+        return images.to(device)
     if isinstance(images, Tensor):
         source = images.permute(0, 2, 3, 1) if channels_last else images
         batch = _staging(source.shape, source, device).copy_(source)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
+from prol.methods.in_tasks import TaskLearner
 from prol.parts.feature_store import Memory, Recollection, require_memory
 from prol.parts.inputs import training_input
 from prol.parts.packing import packed, unpacked
@@ -51,7 +52,7 @@ class RanDumbOptions:
             raise ValueError(f"gamma must be a finite number above 0, or auto, got {self.gamma}")
 
 
-class RanDumb(Learner):
+class RanDumb(TaskLearner):
     """Adds up the second moments of φ = √(2/M) cos(√(2γ) hΩ + b), Ω and b random; the classifier is LDA.
 
     It is solved when it is asked. With the default `memory` no sample and no feature of one is kept.
@@ -88,16 +89,6 @@ class RanDumb(Learner):
         self.phase = uniform((self.options.features,), 0, 2 * math.pi, random, b.device, b.dtype)
 
     # Classes and tasks
-
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self.clock.begin(len(self.classes))
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self.clock.begin(len(self.classes))
-        self._register(names)
 
     def _register(self, names: list[Label]) -> None:
         super()._register(names)

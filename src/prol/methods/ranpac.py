@@ -10,7 +10,8 @@ from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.labels import Label
-from prol.learner import Amount, Footprint, Learner, State
+from prol.learner import Amount, Footprint, State
+from prol.methods.in_tasks import TaskLearner
 from prol.parts.feature_store import Memory, Recollection, require_memory
 from prol.parts.first_task import FirstTask
 from prol.parts.inputs import training_input
@@ -59,7 +60,7 @@ class RanPACOptions:
                 raise ValueError(f"{name} must be a finite number above 0, got {value}")
 
 
-class RanPAC(Learner):
+class RanPAC(TaskLearner):
     """Adds up the second moments of φ = max(0, hW), W random; scores are φ (G + λI)⁻¹ S, solved when asked.
 
     With the default `memory` no sample and no feature of one is kept, and the order of the stream does not matter.
@@ -105,18 +106,8 @@ class RanPAC(Learner):
 
     # Classes and tasks
 
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
     def _start_task(self) -> None:
-        self.clock.begin(len(self.classes))
+        super()._start_task()
         if self.first_task is not None and self.clock.number == 1:
             self.first_task.end()
 

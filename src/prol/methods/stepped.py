@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import ClassVar
@@ -11,36 +10,16 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Pixels, Staged, ViT, render, stage_evaluation
-from prol.labels import Label
-from prol.learner import Learner
+from prol.methods.in_tasks import TaskLearner
 from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.inputs import split_staged, stage_training
-from prol.parts.tasks import TaskClock
 
 
-class SteppedLearner(Learner):
+class SteppedLearner(TaskLearner):
     """A learner in tasks, whose steps are taken by `_take_step`: `_see` first, which no step changes, then the step."""
 
     can_diverge: ClassVar[bool] = True
-    clock: TaskClock
     _take_step: FastStep
-
-    # Tasks: as told, or begun by classes not seen before
-
-    def _meet(self, names: list[Label]) -> None:
-        if self.clock.begins_with_unseen_class(len(self.classes), soft=False):
-            self._start_task()
-        self._register(names)
-
-    def _begin_task(self, names: list[Label]) -> None:
-        if self.clock.begins_at_boundary(len(self.classes)):
-            self._start_task()
-        self._register(names)
-
-    @abstractmethod
-    def _start_task(self) -> None: ...
-
-    # One step
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         self._step(self._staged(pixels), rows)

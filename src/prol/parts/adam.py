@@ -134,13 +134,12 @@ class Adam:
         if self._moments.shape(name) is not None:
             self._moments.lay({name: torch.Size((in_play.room, *home.shape[1:]))}, home)
 
-    def update(self, name: str, part: Part, gradient: Tensor, lr: float | Tensor) -> None:
-        """Moves the stored tensor, or those of its rows that are in play, in place."""
-        self.update_all({name: part}, {name: gradient}, lr)
-
     @torch.no_grad()
     def update_all(self, parts: Mapping[str, Part], gradients: Mapping[str, Tensor], lr: float | Tensor) -> None:
-        """The same for many parts at one rate: their gradients are put end to end, and moved on as one."""
+        """Moves stored tensors, or those of their rows that are in play, in place, all at one rate.
+
+        Their gradients are put end to end, and moved on as one.
+        """
         places = {name: self._places(name, part) for name, part in parts.items() if _in_play(part)}
         dense = [
             _summed(gradients[name], places[self._same_rows.get(name, name)], self._rows_of(name).room)

@@ -34,7 +34,7 @@ class Later(Mapping[str, float]):
             if self._copied is not None:
                 self._copied.synchronize()
             self._numbers = dict(zip(self._names, self._on_host.tolist(), strict=True))
-            self._on_host, self._copied = self._on_host[:0].clone(), None  # memory that a GPU copies to is scarce
+            self._on_host, self._copied = torch.empty(0), None  # memory that a GPU copies to is scarce
         return self._numbers
 
     def __getitem__(self, name: str) -> float:
