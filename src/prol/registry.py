@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _BUILT_IN = {
     "methods": {
         "prol": "prol.methods.prol:PROL",
+        "prol_plus": "prol.methods.prol_plus:PROLPlus",
         "ncm": "prol.methods.ncm:NCM",
         "slda": "prol.methods.slda:SLDA",
         "ranpac": "prol.methods.ranpac:RanPAC",

@@ -46,18 +46,24 @@ class FirstTask:
             table.replace(table.rows[:0])
 
     @torch.enable_grad()
-    def step(self, inputs: Tensor, rows: Tensor, steps: int) -> tuple[Tensor, float]:
-        """One step on inputs of the class rows `[B]`; their features `[B, D]` as they were before it, and the loss."""
+    def step(self, inputs: Tensor, rows: Tensor, steps: int, rate: float | None = None) -> tuple[Tensor, float]:
+        """One step on inputs of the class rows `[B]`; what was read of them before it, and the loss."""
         every = torch.arange(self._tables["bias"].count, device=rows.device)
         parts = {f"head.{name}": Part.of_rows(table.rows, every) for name, table in self._tables.items()}
         parts |= {f"norm.{name}": Part(p.data, p) for name, p in self.network.trained().items()}
-        features = self.network.features(inputs)
+        features, read = self._look(inputs)
         loss = F.cross_entropy(F.linear(features, parts["head.weight"].leaf, parts["head.bias"].leaf), rows)
-        losses.require_finite(loss, steps, self.lr)
+        lr = self.lr if rate is None else rate
+        losses.require_finite(loss, steps, lr)
         gradients = part_gradients(loss, parts)
         self.adam.begin_step()
-        self.adam.update_all(parts, gradients, self.lr)
-        return features.detach(), loss.item()
+        self.adam.update_all(parts, gradients, lr)
+        return read.detach(), loss.item()
+
+    def _look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The features `[B, D]` to be classified, and what else of the same pass is wanted."""
+        features = self.network.features(inputs)
+        return features, features
 
     def trained_now(self) -> Amount:
         if self.over:

@@ -38,13 +38,13 @@ class Totals:
 class Moments:
     """Adds up XᵀX, class sums and counts, chunk by chunk: the same in any order, up to rounding.
 
-    Of the symmetric XᵀX only block rows that reach from the first column to the diagonal are kept, about half of it,
-    and each is updated in place: nothing as large as XᵀX is made for a step.
+    Of the symmetric XᵀX only block rows of some `height` that reach from the first column to the diagonal are kept,
+    about half of it, and each is updated in place: nothing as large as XᵀX is made for a step.
     """
 
-    def __init__(self, width: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, width: int, device: torch.device, dtype: torch.dtype, height: int = BLOCK) -> None:
         self.width = width
-        edges = [*range(0, width, BLOCK), width]
+        edges = [*range(0, width, height), width]
         self.blocks = [torch.zeros(end - start, end, device=device, dtype=dtype) for start, end in pairwise(edges)]
         self.sums = RowTable((width,), device, dtype)
         self.counts = RowTable((), device, torch.float64)
@@ -81,8 +81,12 @@ class Moments:
 
     def clear(self) -> None:
         """Forgets all features, but not how many classes there are."""
+        self.fade(0.0)
+
+    def fade(self, share: float) -> None:
+        """Counts all that was taken in so far for this share of it."""
         for tensor in self.tensors().values():
-            tensor.zero_()
+            tensor.mul_(share)
 
     def tensors(self) -> dict[str, Tensor]:
         gram = {f"gram.{number}": block for number, block in enumerate(self.blocks)}

@@ -53,7 +53,12 @@ def fourier_features(x: Tensor, weight: Tensor, phase: Tensor, gamma: float) -> 
 
     With standard normal W and b from 0 to 2π, the product of two samples' features is near exp(-γ |x - x'|²).
     """
-    return (x @ weight).mul_(math.sqrt(2 * gamma)).add_(phase).cos_().mul_(math.sqrt(2 / len(phase)))
+    return cosine_features(x, weight, phase, math.sqrt(2 * gamma)).mul_(math.sqrt(2 / len(phase)))
+
+
+def cosine_features(x: Tensor, weight: Tensor, phase: Tensor, frequency: float) -> Tensor:
+    """cos(f xW + b): `[B, D]`, `[D, M]` and `[M]` to `[B, M]`."""
+    return (x @ weight).mul_(frequency).add_(phase).cos_()
 
 
 def gamma_by_variance(x: Tensor) -> float:

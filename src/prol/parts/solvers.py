@@ -89,13 +89,14 @@ def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) ->
     """
     count = totals.counts.sum().clamp(min=1)
     means = class_means(totals.sums, totals.counts)
-    covariance = (totals.gram - means.T @ (totals.counts.unsqueeze(1) * means)) / count
+    # In place where that can be: these matrices may be as large as what the device holds.
+    covariance = torch.addmm(totals.gram, means.T, totals.counts.unsqueeze(1) * means, alpha=-1).div_(count)
     spread, largest = covariance.diagonal().mean(), mean_square(totals) / float(count)
     if float(spread) <= NEGLIGIBLE * largest:  # one sample a class: nearest class mean
         covariance = largest * torch.eye(len(covariance), device=covariance.device, dtype=covariance.dtype)
     else:
         share = oas_share(covariance, float(count)) if shrinkage is None else shrinkage
-        covariance = (1 - share) * covariance
+        covariance.mul_(1 - share)
         covariance.diagonal().add_(share * spread)
     weight = torch.cholesky_solve(means.T, factor(covariance)).T
     bias = -0.5 * (means * weight).sum(1)

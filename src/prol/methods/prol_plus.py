@@ -1,0 +1,197 @@
+"""PROL+: general knowledge learnt once, then each class as a Gaussian from statistics that nothing drifts away from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Backbone, Pixels, evaluation_input
+from prol.labels import Label
+from prol.learner import Amount, Footprint, State
+from prol.methods.in_tasks import TaskLearner
+from prol.methods.prol_plus_options import PROLPlusOptions, plan
+from prol.parts.backbone_kinds import require_vit
+from prol.parts.block_features import Scale, block_features, last_blocks
+from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
+from prol.parts.first_task import FirstTask
+from prol.parts.moments import Moments
+from prol.parts.own_covariances import OwnCovariances, OwnTerms
+from prol.parts.packing import packed, unpacked
+from prol.parts.random_features import cosine_features, normal, own_generator, uniform
+from prol.parts.solvers import SolvedHead, lda
+from prol.parts.tasks import TaskClock
+
+FIRST_CHOICE = 32
+"""Samples after which the shrinkage is chosen for the first time; from then on whenever they have doubled."""
+
+
+class FirstBlocks(FirstTask):
+    """Tunes on the class token as ever, and reads the last blocks in the same pass."""
+
+    def __init__(self, backbone: Backbone, lr: float, blocks: int) -> None:
+        super().__init__(backbone, lr)
+        self.blocks = blocks
+
+    def _look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        network = require_vit("prol_plus", self.network)
+        encoded = network.encode(network.embed(inputs), taps=last_blocks(network, self.blocks))
+        return encoded.feature, block_features(encoded)
+
+
+class PROLPlus(TaskLearner):
+    """x: features of several blocks and random ones; a class is log N(x; μ, Σ), its last block with an own covariance.
+
+    In the first task the LayerNorms are tuned for at most `adapt_steps` steps, then never again. From the first chunk
+    on second moments are added up, which forget while the features still move. Scores are solved from them when asked.
+    """
+
+    name: ClassVar[str] = "prol_plus"
+    family: ClassVar[str] = "closed form"
+    citation: ClassVar[str] = "this library; after PROL (ICCV 2025), RanPAC (2023), streaming LDA (2020), RDA (1989)"
+    Options: ClassVar[type] = PROLPlusOptions
+    options: PROLPlusOptions
+
+    def __init__(self, backbone: Backbone, options: PROLPlusOptions, seed: int = 0) -> None:
+        network = require_vit(self.name, backbone)
+        super().__init__(backbone, options, seed)
+        o = options
+        self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
+        self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
+        self.widths = plan(o, network.width, network.depth)
+        w = self.widths
+        self.tuning = FirstBlocks(backbone, o.adapt_lr, w.blocks)
+        if o.adapt_steps == 0:
+            self._stop_tuning()
+        else:
+            self.can_diverge = True  # type: ignore[misc]
+        self.scale: Scale | None = None
+        self.moments = Moments(w.all, backbone.device, torch.float32, w.stripe)
+        self.own = OwnCovariances(w.own, w.own_room, backbone.device, torch.float32) if w.own else None
+        self._draw(seed)
+        self.seen, self.chosen_at, self.strength = 0, 0, FIRST
+        self._solved: tuple[SolvedHead, OwnTerms | None] | None = None
+        self._last: dict[str, float] = {}
+
+    def _draw(self, seed: int) -> None:
+        b, w, self.drawn_from, random = self.backbone, self.widths, seed, own_generator(seed)
+        self.weight = normal((w.linear, w.random), random, b.device, torch.float32).mul_(w.linear**-0.5)
+        self.phase = uniform((w.random,), 0, 2 * math.pi, random, b.device, torch.float32)
+
+    # Classes and tasks
+
+    def _start_task(self) -> None:
+        super()._start_task()
+        if self.clock.number == 1:
+            self._stop_tuning()
+
+    def _stop_tuning(self) -> None:
+        self.tuning.end()
+        self.can_diverge = False  # type: ignore[misc]
+
+    def _register(self, names: list[Label]) -> None:
+        super()._register(names)
+        self.moments.add_classes(len(names))
+        if self.own is not None:
+            self.own.add_classes(len(names))
+        self.tuning.add_classes(len(names))
+        self._solved = None
+
+    # Learning and answering
+
+    @torch.no_grad()
+    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        self._last, rate, o = {}, 0.0, self.options
+        if self.tuning.over:
+            blocks = self.tuning._look(inputs)[1]
+        else:
+            rate = (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
+            blocks, loss = self.tuning.step(inputs, rows, self.clock.steps, rate * o.adapt_lr)
+            self._last = {"adapt": loss, "rate": rate * o.adapt_lr}
+        self._take_in(blocks.float(), rows, kept=1 - o.forget * rate)
+        self.clock.steps += 1
+        if not self.tuning.over and self.clock.steps >= o.adapt_steps:
+            self._stop_tuning()
+
+    def _take_in(self, blocks: Tensor, rows: Tensor, kept: float) -> None:
+        if self.scale is None:
+            self.scale = Scale.of(blocks)
+        linear = self.scale.apply(blocks)
+        if kept < 1:
+            self.moments.fade(kept)
+        self.moments.add(self._embed(linear), rows)
+        if self.own is not None:
+            if kept < 1:
+                self.own.fade(kept)
+            self.own.add(self._last_block(linear), rows)
+        self.seen += len(rows)
+        self._solved = None
+        if self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at):
+            self.chosen_at, self.strength = self.seen, choose_strength(self.moments.totals(), self.strength)
+
+    def _embed(self, linear: Tensor) -> Tensor:
+        """Features of blocks at one scale `[B, L]` with the random ones `[B, L + M]`."""
+        random = cosine_features(linear, self.weight, self.phase, self.options.frequency)
+        return torch.cat([linear, random], dim=1)
+
+    def _last_block(self, linear: Tensor) -> Tensor:
+        """The last block's features `[B, 2 D]`."""
+        return linear[:, -2 * self.backbone.width :]
+
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+        if self.scale is None:
+            return torch.zeros(len(pixels), len(self.classes), device=self.backbone.device)
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        linear = self.scale.apply(self.tuning._look(inputs)[1].float())
+        if self._solved is None:
+            self._solved = self._solve()
+        head, own = self._solved
+        scores = head.scores(self._embed(linear))
+        if own is not None:
+            own.add_to(scores, self._last_block(linear))
+        return scores
+
+    def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
+        totals, penalty = self.moments.totals(), self.options.ease * STRENGTHS[self.strength]
+        weight, bias = lda(totals, penalty / (1 + penalty))
+        head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
+        return head, None if self.own is None else self.own.terms(self.options.trust, penalty)
+
+    # Counting, saving
+
+    def report(self) -> dict[str, float]:
+        return self._last | {"shrinkage": self.options.ease * STRENGTHS[self.strength]}
+
+    def footprint(self) -> Footprint:
+        head = torch.empty(len(self.classes), self.widths.all + 1, device="meta", dtype=torch.float32)
+        scale = [] if self.scale is None else [self.scale.mean, self.scale.inverse]
+        stored = Amount.of(*self.tuning.network.trained().values(), *scale, head)
+        own = [] if self.own is None else [self.own.table.rows]
+        statistics = Amount.of(*self.moments.tensors().values(), *own)
+        return Footprint(self.tuning.trained_now(), stored, statistics, Amount(0, 0))
+
+    def _state(self) -> State:
+        tuned, tuning = self.tuning.state()
+        own = {} if self.own is None else {"products": self.own.table.rows}
+        scale = {} if self.scale is None else {"mean": self.scale.mean, "inverse": self.scale.inverse}
+        meta = {"drawn_from": self.drawn_from, "clock": asdict(self.clock), "tuning": tuning, "seen": self.seen}
+        meta |= {"chosen_at": self.chosen_at, "strength": self.strength, "last": self._last}
+        return packed(tuning=tuned, moments=self.moments.tensors(), own=own, scale=scale), meta
+
+    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        self.tuning.load_state(unpacked("tuning", tensors), meta["tuning"])
+        self.can_diverge = not self.tuning.over  # type: ignore[misc]
+        self.moments.load(unpacked("moments", tensors))
+        if self.own is not None:
+            self.own.load(unpacked("own", tensors)["products"])
+        scale = unpacked("scale", tensors)
+        self.scale = Scale(scale["mean"], scale["inverse"]) if scale else None
+        self.clock, self.seen = TaskClock(**meta["clock"]), meta["seen"]
+        self.chosen_at, self.strength, self._last = meta["chosen_at"], meta["strength"], dict(meta["last"])
+        if meta["drawn_from"] != self.drawn_from:
+            self._draw(meta["drawn_from"])
+        self._solved = None

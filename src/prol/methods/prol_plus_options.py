@@ -1,0 +1,103 @@
+"""PROL+'s dials, and how a budget of bytes is divided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prol.backbones import InputRange
+from prol.parts.own_covariances import packed_length
+
+PLANNED_CLASSES = 100
+"""Classes for whose own covariances bytes are set aside; with more of them each has fewer directions."""
+OWN_SHARE = 0.47
+"""Most of the budget that own covariances may take."""
+REST = 0.05
+"""Share of the budget for class sums and the solved head of the planned classes."""
+LINEAR_SHARE = 0.6
+"""Most of the features that may be the blocks' own; the others are random ones."""
+NUMBER = 4
+"""Bytes of a float32."""
+
+
+@dataclass(frozen=True)
+class PROLPlusOptions:
+    """Dials of PROL+; none of them depends on the data."""
+
+    budget_mb: float = 64.0
+    """Megabytes of statistics at 100 classes; what the rest leaves is filled with random features."""
+    features: int | None = None
+    """How many random features; by default as many as the budget holds."""
+    blocks: int = 6
+    """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
+    holds no more."""
+    frequency: float = 0.7
+    """Standard deviation of what goes into the cosines of the random features."""
+    own: int | None = None
+    """Directions in which a class has a covariance of its own; twice the backbone's width by default, 0 for none."""
+    trust: float = 800.0
+    """Samples with which a class's own covariance weighs as much as the one all classes share."""
+    ease: float = 0.1
+    """Shrinkage as a share of the penalty that cross-validation finds best for ridge regression."""
+    adapt_steps: int = 200
+    """Most steps in which the LayerNorms are tuned, all in the first task; 0 for none."""
+    adapt_lr: float = 0.002
+    """Where the rate begins, to fall to zero by a cosine over `adapt_steps`."""
+    forget: float = 0.02
+    """Share of the statistics that a step at the full rate makes worthless, as the features move on."""
+    input_range: InputRange = "backbone"
+    crop_pct: float | None = None
+    task_min_classes: int = 2
+    task_min_steps: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("blocks", "task_min_classes", "task_min_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("features", "own", "adapt_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be 0 or more, got {value}")
+        for name in ("budget_mb", "frequency", "trust", "ease", "adapt_lr"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a finite number above 0, got {getattr(self, name)}")
+        if not 0 <= self.forget < 1:
+            raise ValueError(f"forget must be from 0 to below 1, got {self.forget}")
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide the statistics are: `linear` features of so many blocks, `random` ones, `own` directions of a class."""
+
+    blocks: int
+    linear: int
+    random: int
+    own: int
+    own_room: int
+    """Bytes for all classes' own covariances together."""
+    stripe: int
+    """Rows of the second moments that are stored together."""
+
+    @property
+    def all(self) -> int:
+        return self.linear + self.random
+
+
+def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
+    """The widths for a backbone of this width and depth."""
+    budget = options.budget_mb * 1e6
+    own = min(2 * width, options.own) if options.own is not None else 2 * width
+    own_room = int(min(OWN_SHARE * budget, PLANNED_CLASSES * packed_length(own) * NUMBER)) if own else 0
+    numbers = int((budget * (1 - REST) - own_room) / NUMBER)
+    total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
+    while total * (total + stripe) // 2 > numbers:
+        total -= 1
+    blocks = min(options.blocks, depth, int(LINEAR_SHARE * total) // (2 * width))
+    if blocks < 1:
+        least = ((2 * width / LINEAR_SHARE) ** 2 * 0.6 * NUMBER) / (1 - REST - OWN_SHARE) / 1e6
+        raise ValueError(
+            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {2 * width} features: "
+            f"give {least:.0f} or more"
+        )
+    linear = 2 * blocks * width
+    random = total - linear if options.features is None else options.features
+    return Widths(blocks, linear, random, own, own_room, stripe)

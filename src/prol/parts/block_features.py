@@ -1,0 +1,47 @@
+"""Features of several blocks of a ViT, brought to one scale, with random ones beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prol.backbones import ViT
+from prol.backbones.vit import Encoded
+
+PRIOR = 5
+"""Samples for which the mean variance of a chunk's features counts in each of them."""
+
+
+def last_blocks(network: ViT, blocks: int) -> range:
+    return range(network.depth - blocks, network.depth)
+
+
+def block_features(encoded: Encoded) -> Tensor:
+    """The class tokens and mean patches of the tapped blocks, first to last: `[B, 2 blocks D]`.
+
+    A block's two are interleaved, so that a part of its features has something of both.
+    """
+    both = [torch.stack(pair, dim=2) for pair in zip(encoded.class_taps, encoded.patch_taps, strict=True)]
+    return torch.stack(both, dim=1).flatten(1)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A mean and an inverse deviation of each feature, `[L]`."""
+
+    mean: Tensor
+    inverse: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor) -> Scale:
+        """As found in features `[B, L]`; where those are few, deviations lean towards one for all."""
+        x = features.double()
+        mean, variance = x.mean(0), x.var(0, correction=0)
+        typical = variance.mean() if len(x) > 1 else x.var()
+        variance = (len(x) * variance + PRIOR * typical) / (len(x) + PRIOR)
+        return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))
+
+    def apply(self, features: Tensor) -> Tensor:
+        return (features - self.mean) * self.inverse

@@ -1,0 +1,130 @@
+"""A covariance of its own for each class, in few directions, and what it adds to a Gaussian that all classes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prol.parts.prototypes import classmates
+from prol.parts.rows import RowTable
+
+AT_ONCE = 64
+"""Classes whose terms are computed together, so that memory does not grow with their number."""
+
+
+class OwnCovariances:
+    """For each class the summed products of (1, u): count, sum and second moments in one packed row.
+
+    Of the symmetric products the lower half is kept, row by row. So its first numbers are the products of u's first
+    coordinates: where classes become too many for `room` bytes, the last coordinates are left out for all of them.
+    """
+
+    def __init__(self, width: int, room: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.width, self.room = width, room
+        self.table = RowTable((packed_length(width),), device, dtype)
+
+    def add_classes(self, count: int) -> None:
+        classes, size = self.table.count + count, self.table.buffer.element_size()
+        fits = self.width
+        while fits > 1 and classes * packed_length(fits) * size > self.room:
+            fits -= 1
+        if fits < self.width:
+            self.width = fits
+            self.table.replace(self.table.rows[:, : packed_length(fits)].clone())
+        self.table.append(torch.zeros(count, packed_length(self.width)))
+
+    def add(self, coordinates: Tensor, rows: Tensor) -> None:
+        """Takes in coordinates `[B, K]`, or more than are kept, of the class rows `[B]`."""
+        u = torch.cat([torch.ones_like(coordinates[:, :1]), coordinates[:, : self.width]], dim=1)
+        low, high = torch.tril_indices(self.width + 1, self.width + 1, device=u.device)
+        products = (u[:, low] * u[:, high]).to(self.table.buffer.dtype)
+        mates, first = classmates(rows)
+        self.table.add(rows, mates.to(products) @ products, first)
+
+    def fade(self, share: float) -> None:
+        """Counts all that was taken in so far for this share of it."""
+        self.table.rows.mul_(share)
+
+    def load(self, rows: Tensor) -> None:
+        self.table.replace(rows)
+        self.width = _width(rows.shape[1])
+
+    def terms(self, trust: float, floor: float) -> OwnTerms:
+        """What these covariances add to scores; see `OwnTerms`.
+
+        The covariance of a class of n samples is shrunk towards that within all classes, to which it is equal for n = 0
+        and half of which it is for n = `trust`. `floor` is a share of the mean variance, added to each.
+        """
+        square = unpacked_products(self.table.rows.double(), self.width)  # [C, 1 + K, 1 + K]
+        counts = square[:, 0, 0]
+        means = square[:, 1:, 0] / counts.clamp(min=1e-9).unsqueeze(1)
+        scatter = square[:, 1:, 1:] - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
+        pooled = scatter.sum(0) / counts.sum().clamp(min=1e-9)
+        variance = pooled.diagonal().mean().clamp(min=torch.finfo(torch.float32).tiny)
+        pooled.diagonal().add_(max(floor, FLOOR) * variance)
+        own = (counts > 1).nonzero().squeeze(1)
+        share = (counts[own] / (counts[own] + trust)).view(-1, 1, 1)
+        mixed = share * (scatter[own] / counts[own].view(-1, 1, 1)) + (1 - share) * pooled
+        # In the coordinates in which the shared covariance is the identity.
+        lower = torch.linalg.cholesky(pooled)
+        half = torch.linalg.solve_triangular(lower, mixed, upper=False)
+        ratio = torch.linalg.solve_triangular(lower, half.mT, upper=False)
+        factors = torch.linalg.cholesky((ratio + ratio.mT) / 2)
+        whiten = torch.linalg.solve_triangular(lower, torch.eye(self.width).to(lower), upper=False)
+        return OwnTerms(
+            classes=own,
+            means=(means[own] @ whiten.T).float(),
+            whiten=whiten.float(),
+            inverses=torch.linalg.solve_triangular(factors, torch.eye(self.width).to(lower), upper=False).float(),
+            volumes=factors.diagonal(dim1=1, dim2=2).log().sum(1).float(),
+        )
+
+
+FLOOR = 1e-4
+
+
+@dataclass(frozen=True)
+class OwnTerms:
+    """log N(u; m, A) - log N(u; m, P) for each class with a covariance A of its own, P being that which all share.
+
+    By the chain rule this turns a score log N(x; μ, Σ), whose Σ is shared, into that of a Gaussian whose part u has the
+    covariance A, while the rest given u is as before. `classes` `[R]`, `means` `[R, K]` and `inverses` `[R, K, K]`
+    (of A's Cholesky factor) are in coordinates in which P is the identity: `whiten` `[K, K]` leads there.
+    """
+
+    classes: Tensor
+    means: Tensor
+    whiten: Tensor
+    inverses: Tensor
+    volumes: Tensor
+
+    def add_to(self, scores: Tensor, coordinates: Tensor) -> None:
+        """Adds the terms for coordinates `[B, K]`, or more than are kept, to scores `[B, C]` in place."""
+        z = coordinates[:, : len(self.whiten)].float() @ self.whiten.T
+        for start in range(0, len(self.classes), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            apart = (z.unsqueeze(0) - self.means[part].unsqueeze(1)).transpose(1, 2)  # [R, K, B]
+            own, shared = (self.inverses[part] @ apart).square().sum(1), apart.square().sum(1)
+            terms = (shared - own) / 2 - self.volumes[part].unsqueeze(1)
+            scores[:, self.classes[part]] += terms.T.to(scores)
+
+
+def packed_length(width: int) -> int:
+    """Numbers in the lower half of the products of (1, u), u having this width."""
+    return (width + 1) * (width + 2) // 2
+
+
+def unpacked_products(rows: Tensor, width: int) -> Tensor:
+    """Packed lower halves `[C, ...]` as symmetric matrices `[C, 1 + width, 1 + width]`."""
+    side = width + 1
+    low, high = torch.tril_indices(side, side, device=rows.device)
+    square = rows.new_zeros(len(rows), side, side)
+    square[:, low, high] = rows
+    square[:, high, low] = rows
+    return square
+
+
+def _width(length: int) -> int:
+    return next(width for width in range(length) if packed_length(width) == length)
