@@ -131,7 +131,7 @@ class PROLPlus(TaskLearner):
         self.seen += len(rows)
         self._solved = None
         if self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at):
-            self.chosen_at, self.strength = self.seen, choose_strength(self.moments.totals(), self.strength)
+            self.chosen_at, self.strength = self.seen, choose_strength(self.moments.totals())
 
     def _embed(self, linear: Tensor) -> Tensor:
         """Features of blocks at one scale `[B, L]` with the random ones `[B, L + M]`."""

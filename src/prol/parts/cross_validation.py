@@ -18,24 +18,30 @@ PROBES = 32
 """Random vectors by which a trace is estimated, instead of an inverse."""
 
 
-def choose_strength(totals: Totals, start: int = FIRST) -> int:
-    """The place in `STRENGTHS` with the least error, walking down from `start`: two to five solves as a rule."""
+def choose_strength(totals: Totals) -> int:
+    """The place in `STRENGTHS` with the least error, walking from `FIRST`, first by tens, then by their roots.
+
+    It never begins at the last choice: where features outnumber samples there is a second valley at tiny penalties,
+    in which rounding decides, and from which no walk leads out once there are more samples.
+    """
     scatter, sums, targets, count = _centred(totals)
     unit = float(scatter.diagonal().mean())
     if unit <= 0:  # copies of one image
-        return start
+        return FIRST
 
     @cache
     def error(place: int) -> float:
         return cross_validated(scatter, sums, targets, count, STRENGTHS[place] * unit)
 
-    best = start
-    while True:
-        beside = [place for place in (best - 1, best + 1) if 0 <= place < len(STRENGTHS)]
-        lower = min(beside, key=error)
-        if error(lower) >= error(best):
-            return best
-        best = lower
+    best = FIRST
+    for stride in (2, 1):
+        while True:
+            beside = [place for place in (best - stride, best + stride) if 0 <= place < len(STRENGTHS)]
+            lower = min(beside, key=error)
+            if error(lower) >= error(best):
+                break
+            best = lower
+    return best
 
 
 def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float, penalty: float) -> float:
