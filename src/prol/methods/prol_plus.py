@@ -15,7 +15,7 @@ from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.methods.prol_plus_options import PROLPlusOptions, plan
 from prol.parts.backbone_kinds import require_vit
-from prol.parts.block_features import Scale, block_features, last_blocks
+from prol.parts.block_features import Scale, block_features, last_blocks, principal_directions
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.parts.first_task import FirstTask
 from prol.parts.moments import Moments
@@ -36,17 +36,17 @@ class FirstBlocks(FirstTask):
         super().__init__(backbone, lr)
         self.blocks = blocks
 
-    def _look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         network = require_vit("prol_plus", self.network)
         encoded = network.encode(network.embed(inputs), taps=last_blocks(network, self.blocks))
         return encoded.feature, block_features(encoded)
 
 
 class PROLPlus(TaskLearner):
-    """x: features of several blocks and random ones; a class is log N(x; μ, Σ), its last block with an own covariance.
+    """Each class is a Gaussian of block and random features, with a covariance of its own in their main directions.
 
     In the first task the LayerNorms are tuned for at most `adapt_steps` steps, then never again. From the first chunk
-    on second moments are added up, which forget while the features still move. Scores are solved from them when asked.
+    on moments are added up, from which scores are solved when asked. The order of the stream matters little for them.
     """
 
     name: ClassVar[str] = "prol_plus"
@@ -71,6 +71,7 @@ class PROLPlus(TaskLearner):
         self.scale: Scale | None = None
         self.moments = Moments(w.all, backbone.device, torch.float32, w.stripe)
         self.own = OwnCovariances(w.own, w.own_room, backbone.device, torch.float32) if w.own else None
+        self.directions: Tensor | None = None
         self._draw(seed)
         self.seen, self.chosen_at, self.strength = 0, 0, FIRST
         self._solved: tuple[SolvedHead, OwnTerms | None] | None = None
@@ -105,61 +106,61 @@ class PROLPlus(TaskLearner):
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        self._last, rate, o = {}, 0.0, self.options
+        self._last, o = {}, self.options
         if self.tuning.over:
-            blocks = self.tuning._look(inputs)[1]
+            blocks = self.tuning.look(inputs)[1]
         else:
-            rate = (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
-            blocks, loss = self.tuning.step(inputs, rows, self.clock.steps, rate * o.adapt_lr)
-            self._last = {"adapt": loss, "rate": rate * o.adapt_lr}
-        self._take_in(blocks.float(), rows, kept=1 - o.forget * rate)
+            rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
+            blocks, loss = self.tuning.step(inputs, rows, self.clock.steps, rate)
+            self._last = {"adapt": loss, "rate": rate}
+        self._take_in(blocks.float(), rows)
         self.clock.steps += 1
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
             self._stop_tuning()
 
-    def _take_in(self, blocks: Tensor, rows: Tensor, kept: float) -> None:
+    def _take_in(self, blocks: Tensor, rows: Tensor) -> None:
         if self.scale is None:
             self.scale = Scale.of(blocks)
         linear = self.scale.apply(blocks)
-        if kept < 1:
-            self.moments.fade(kept)
         self.moments.add(self._embed(linear), rows)
-        if self.own is not None:
-            if kept < 1:
-                self.own.fade(kept)
-            self.own.add(self._last_block(linear), rows)
+        if self.own is not None and self.directions is not None:
+            self.own.add(linear @ self.directions, rows)
         self.seen += len(rows)
         self._solved = None
-        if self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at):
-            self.chosen_at, self.strength = self.seen, choose_strength(self.moments.totals())
+        choose = self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at)
+        begin = self.tuning.over and self.directions is None and self.seen >= 2 * self.widths.own > 0
+        if choose or begin:
+            totals = self.moments.totals()
+            if choose:
+                self.chosen_at, self.strength = self.seen, choose_strength(totals)
+            if begin:  # only now: until the network stands still and shows enough, its directions mean little
+                self.directions = principal_directions(totals, self.widths.linear, self.widths.own).float()
 
     def _embed(self, linear: Tensor) -> Tensor:
         """Features of blocks at one scale `[B, L]` with the random ones `[B, L + M]`."""
         random = cosine_features(linear, self.weight, self.phase, self.options.frequency)
         return torch.cat([linear, random], dim=1)
 
-    def _last_block(self, linear: Tensor) -> Tensor:
-        """The last block's features `[B, 2 D]`."""
-        return linear[:, -2 * self.backbone.width :]
-
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         if self.scale is None:
             return torch.zeros(len(pixels), len(self.classes), device=self.backbone.device)
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        linear = self.scale.apply(self.tuning._look(inputs)[1].float())
+        linear = self.scale.apply(self.tuning.look(inputs)[1].float())
         if self._solved is None:
             self._solved = self._solve()
         head, own = self._solved
         scores = head.scores(self._embed(linear))
-        if own is not None:
-            own.add_to(scores, self._last_block(linear))
+        if own is not None and self.directions is not None:
+            own.add_to(scores, linear @ self.directions)
         return scores
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
         totals, penalty = self.moments.totals(), self.options.ease * STRENGTHS[self.strength]
         weight, bias = lda(totals, penalty / (1 + penalty))
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
-        return head, None if self.own is None else self.own.terms(self.options.trust, penalty)
+        if self.own is None or self.directions is None or not bool((self.own.table.rows[:, 0] > 1).any()):
+            return head, None
+        return head, self.own.terms(self.options.trust, penalty)
 
     # Counting, saving
 
@@ -168,8 +169,9 @@ class PROLPlus(TaskLearner):
 
     def footprint(self) -> Footprint:
         head = torch.empty(len(self.classes), self.widths.all + 1, device="meta", dtype=torch.float32)
-        scale = [] if self.scale is None else [self.scale.mean, self.scale.inverse]
-        stored = Amount.of(*self.tuning.network.trained().values(), *scale, head)
+        fixed = [] if self.scale is None else [self.scale.mean, self.scale.inverse]
+        fixed += [] if self.directions is None else [self.directions]
+        stored = Amount.of(*self.tuning.network.trained().values(), *fixed, head)
         own = [] if self.own is None else [self.own.table.rows]
         statistics = Amount.of(*self.moments.tensors().values(), *own)
         return Footprint(self.tuning.trained_now(), stored, statistics, Amount(0, 0))
@@ -177,6 +179,7 @@ class PROLPlus(TaskLearner):
     def _state(self) -> State:
         tuned, tuning = self.tuning.state()
         own = {} if self.own is None else {"products": self.own.table.rows}
+        own |= {} if self.directions is None else {"directions": self.directions}
         scale = {} if self.scale is None else {"mean": self.scale.mean, "inverse": self.scale.inverse}
         meta = {"drawn_from": self.drawn_from, "clock": asdict(self.clock), "tuning": tuning, "seen": self.seen}
         meta |= {"chosen_at": self.chosen_at, "strength": self.strength, "last": self._last}
@@ -187,7 +190,9 @@ class PROLPlus(TaskLearner):
         self.can_diverge = not self.tuning.over  # type: ignore[misc]
         self.moments.load(unpacked("moments", tensors))
         if self.own is not None:
-            self.own.load(unpacked("own", tensors)["products"])
+            own = unpacked("own", tensors)
+            self.own.load(own["products"])
+            self.directions = own.get("directions")
         scale = unpacked("scale", tensors)
         self.scale = Scale(scale["mean"], scale["inverse"]) if scale else None
         self.clock, self.seen = TaskClock(**meta["clock"]), meta["seen"]

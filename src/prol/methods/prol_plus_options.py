@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prol.backbones import InputRange
-from prol.parts.own_covariances import packed_length
+from prol.parts.own_covariances import widest
 
 PLANNED_CLASSES = 100
 """Classes for whose own covariances bytes are set aside; with more of them each has fewer directions."""
-OWN_SHARE = 0.47
-"""Most of the budget that own covariances may take."""
-REST = 0.05
-"""Share of the budget for class sums and the solved head of the planned classes."""
+OWN_SHARE = 1 / 3
+"""Share of the budget for own covariances, and most that they ever take."""
+REST = 0.11
+"""Share of the budget for class sums and the solved head of the planned classes, and for the own directions."""
 LINEAR_SHARE = 0.6
 """Most of the features that may be the blocks' own; the others are random ones."""
 NUMBER = 4
@@ -33,17 +33,15 @@ class PROLPlusOptions:
     frequency: float = 0.7
     """Standard deviation of what goes into the cosines of the random features."""
     own: int | None = None
-    """Directions in which a class has a covariance of its own; twice the backbone's width by default, 0 for none."""
-    trust: float = 800.0
-    """Samples with which a class's own covariance weighs as much as the one all classes share."""
+    """Directions in which a class has a covariance of its own; by default as many as the budget holds, 0 for none."""
+    trust: float = 2.0
+    """Samples for each of these directions with which a class's own covariance weighs as much as the shared one."""
     ease: float = 0.1
     """Shrinkage as a share of the penalty that cross-validation finds best for ridge regression."""
-    adapt_steps: int = 200
+    adapt_steps: int = 100
     """Most steps in which the LayerNorms are tuned, all in the first task; 0 for none."""
     adapt_lr: float = 0.002
     """Where the rate begins, to fall to zero by a cosine over `adapt_steps`."""
-    forget: float = 0.02
-    """Share of the statistics that a step at the full rate makes worthless, as the features move on."""
     input_range: InputRange = "backbone"
     crop_pct: float | None = None
     task_min_classes: int = 2
@@ -60,8 +58,6 @@ class PROLPlusOptions:
         for name in ("budget_mb", "frequency", "trust", "ease", "adapt_lr"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a finite number above 0, got {getattr(self, name)}")
-        if not 0 <= self.forget < 1:
-            raise ValueError(f"forget must be from 0 to below 1, got {self.forget}")
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,8 @@ class Widths:
 def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
     """The widths for a backbone of this width and depth."""
     budget = options.budget_mb * 1e6
-    own = min(2 * width, options.own) if options.own is not None else 2 * width
-    own_room = int(min(OWN_SHARE * budget, PLANNED_CLASSES * packed_length(own) * NUMBER)) if own else 0
-    numbers = int((budget * (1 - REST) - own_room) / NUMBER)
+    room = int(OWN_SHARE * budget) if options.own != 0 else 0
+    numbers = int((budget * (1 - REST) - room) / NUMBER)
     total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
     while total * (total + stripe) // 2 > numbers:
         total -= 1
@@ -100,4 +95,5 @@ def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
         )
     linear = 2 * blocks * width
     random = total - linear if options.features is None else options.features
-    return Widths(blocks, linear, random, own, own_room, stripe)
+    own = min(linear, widest(room // PLANNED_CLASSES // NUMBER) if options.own is None else options.own)
+    return Widths(blocks, linear, random, own, room, stripe)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from prol.backbones import ViT
 from prol.backbones.vit import Encoded
+from prol.parts.moments import Totals
 
 PRIOR = 5
 """Samples for which the mean variance of a chunk's features counts in each of them."""
@@ -45,3 +46,12 @@ class Scale:
 
     def apply(self, features: Tensor) -> Tensor:
         return (features - self.mean) * self.inverse
+
+
+def principal_directions(totals: Totals, linear: int, count: int) -> Tensor:
+    """Directions `[linear, count]` in which the first `linear` features vary most, the first most of all."""
+    samples = totals.counts.sum().clamp(min=1)
+    mean = totals.sums[:, :linear].sum(0) / samples
+    covariance = torch.addr(totals.gram[:linear, :linear] / samples, mean, mean, alpha=-1)
+    vectors: Tensor = torch.linalg.eigh(covariance)[1]
+    return vectors.flip(1)[:, :count].contiguous()

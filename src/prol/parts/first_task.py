@@ -51,7 +51,7 @@ class FirstTask:
         every = torch.arange(self._tables["bias"].count, device=rows.device)
         parts = {f"head.{name}": Part.of_rows(table.rows, every) for name, table in self._tables.items()}
         parts |= {f"norm.{name}": Part(p.data, p) for name, p in self.network.trained().items()}
-        features, read = self._look(inputs)
+        features, read = self.look(inputs)
         loss = F.cross_entropy(F.linear(features, parts["head.weight"].leaf, parts["head.bias"].leaf), rows)
         lr = self.lr if rate is None else rate
         losses.require_finite(loss, steps, lr)
@@ -60,7 +60,7 @@ class FirstTask:
         self.adam.update_all(parts, gradients, lr)
         return read.detach(), loss.item()
 
-    def _look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The features `[B, D]` to be classified, and what else of the same pass is wanted."""
         features = self.network.features(inputs)
         return features, features

@@ -81,12 +81,8 @@ class Moments:
 
     def clear(self) -> None:
         """Forgets all features, but not how many classes there are."""
-        self.fade(0.0)
-
-    def fade(self, share: float) -> None:
-        """Counts all that was taken in so far for this share of it."""
         for tensor in self.tensors().values():
-            tensor.mul_(share)
+            tensor.zero_()
 
     def tensors(self) -> dict[str, Tensor]:
         gram = {f"gram.{number}": block for number, block in enumerate(self.blocks)}

@@ -27,9 +27,7 @@ class OwnCovariances:
 
     def add_classes(self, count: int) -> None:
         classes, size = self.table.count + count, self.table.buffer.element_size()
-        fits = self.width
-        while fits > 1 and classes * packed_length(fits) * size > self.room:
-            fits -= 1
+        fits = min(self.width, max(1, widest(self.room // classes // size)))
         if fits < self.width:
             self.width = fits
             self.table.replace(self.table.rows[:, : packed_length(fits)].clone())
@@ -43,43 +41,42 @@ class OwnCovariances:
         mates, first = classmates(rows)
         self.table.add(rows, mates.to(products) @ products, first)
 
-    def fade(self, share: float) -> None:
-        """Counts all that was taken in so far for this share of it."""
-        self.table.rows.mul_(share)
-
     def load(self, rows: Tensor) -> None:
         self.table.replace(rows)
-        self.width = _width(rows.shape[1])
+        self.width = widest(rows.shape[1])
 
     def terms(self, trust: float, floor: float) -> OwnTerms:
         """What these covariances add to scores; see `OwnTerms`.
 
-        The covariance of a class of n samples is shrunk towards that within all classes, to which it is equal for n = 0
-        and half of which it is for n = `trust`. `floor` is a share of the mean variance, added to each.
+        The covariance of a class of n samples is shrunk towards that within all classes: it weighs n / (n + trust K).
+        `floor` is a share of the mean variance, added to each.
         """
-        square = unpacked_products(self.table.rows.double(), self.width)  # [C, 1 + K, 1 + K]
-        counts = square[:, 0, 0]
-        means = square[:, 1:, 0] / counts.clamp(min=1e-9).unsqueeze(1)
-        scatter = square[:, 1:, 1:] - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
-        pooled = scatter.sum(0) / counts.sum().clamp(min=1e-9)
+        counts = self.table.rows[:, 0].double()
+        own, every = (counts > 1).nonzero().squeeze(1), torch.arange(len(counts), device=counts.device)
+        pooled = torch.stack([self._gaussians(part)[1].sum(0) for part in torch.split(every, AT_ONCE)]).sum(0)
+        pooled /= counts.sum().clamp(min=1)
         variance = pooled.diagonal().mean().clamp(min=torch.finfo(torch.float32).tiny)
         pooled.diagonal().add_(max(floor, FLOOR) * variance)
-        own = (counts > 1).nonzero().squeeze(1)
-        share = (counts[own] / (counts[own] + trust)).view(-1, 1, 1)
-        mixed = share * (scatter[own] / counts[own].view(-1, 1, 1)) + (1 - share) * pooled
-        # In the coordinates in which the shared covariance is the identity.
-        lower = torch.linalg.cholesky(pooled)
-        half = torch.linalg.solve_triangular(lower, mixed, upper=False)
-        ratio = torch.linalg.solve_triangular(lower, half.mT, upper=False)
-        factors = torch.linalg.cholesky((ratio + ratio.mT) / 2)
-        whiten = torch.linalg.solve_triangular(lower, torch.eye(self.width).to(lower), upper=False)
-        return OwnTerms(
-            classes=own,
-            means=(means[own] @ whiten.T).float(),
-            whiten=whiten.float(),
-            inverses=torch.linalg.solve_triangular(factors, torch.eye(self.width).to(lower), upper=False).float(),
-            volumes=factors.diagonal(dim1=1, dim2=2).log().sum(1).float(),
-        )
+        identity = torch.eye(self.width).to(pooled)
+        whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(pooled), identity, upper=False)
+        means, inverses, volumes = [], [], []
+        for part in torch.split(own, AT_ONCE):
+            mean, scatter = self._gaussians(part)
+            count = counts[part].view(-1, 1, 1)
+            share = count / (count + trust * self.width)
+            ratio = whiten @ (scatter * (share / count)) @ whiten.T  # where the shared covariance is the identity
+            factors = torch.linalg.cholesky((ratio + ratio.mT) / 2 + (1 - share) * identity)
+            means.append((mean @ whiten.T).float())
+            inverses.append(torch.linalg.solve_triangular(factors, identity, upper=False).float())
+            volumes.append(factors.diagonal(dim1=1, dim2=2).log().sum(1).float())
+        return OwnTerms(own, torch.cat(means), whiten.float(), torch.cat(inverses), torch.cat(volumes))
+
+    def _gaussians(self, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Means `[R, K]` and scatter about them `[R, K, K]` of classes `[R]`."""
+        square = unpacked_products(self.table.rows[classes].double(), self.width)
+        counts = square[:, 0, 0].clamp(min=1)
+        means = square[:, 1:, 0] / counts.unsqueeze(1)
+        return means, square[:, 1:, 1:] - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
 
 
 FLOOR = 1e-4
@@ -126,5 +123,9 @@ def unpacked_products(rows: Tensor, width: int) -> Tensor:
     return square
 
 
-def _width(length: int) -> int:
-    return next(width for width in range(length) if packed_length(width) == length)
+def widest(numbers: int) -> int:
+    """The largest width whose packed products are no more than so many numbers; at least 0."""
+    width = max(0, int((2 * max(0, numbers)) ** 0.5))
+    while width > 0 and packed_length(width) > numbers:
+        width -= 1
+    return width
