@@ -71,6 +71,17 @@ def test_wide_features_are_kept_as_blocks_up_to_the_diagonal() -> None:
     assert [tuple(block.shape) for block in moments.blocks] == [(BLOCK, BLOCK), (BLOCK, 2 * BLOCK), (7, width)]
 
 
+@given(width=st.integers(1, 6), height=st.integers(1, 9))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_block_rows_of_any_height_hold_the_same_in_half_the_room_and_half_a_block_row(width: int, height: int) -> None:
+    moments = Moments(width, CPU, torch.float64, height)
+    moments.add_classes(4)
+    moments.add(FEATURES[:, :width], ROWS)
+    close(moments.totals(), Totals.of(FEATURES[:, :width], ROWS, 4))
+    assert all(len(block) == min(height, width) for block in moments.blocks[:-1])
+    assert sum(block.numel() for block in moments.blocks) <= width * (width + min(height, width)) / 2
+
+
 class Largest(TorchDispatchMode):
     """Notes how many numbers the largest tensor holds that was made, not changed in place."""
 
@@ -111,6 +122,14 @@ def test_cleared_moments_know_the_classes_but_no_sample() -> None:
     assert moments.counts().tolist() == [0, 0, 0, 0]
     assert moments.seen == 0
     assert not moments.fit.totals().gram.any()
+
+
+def test_clearing_forgets_what_is_not_finite_too() -> None:
+    moments = make().fit
+    moments.add(FEATURES[:3] / torch.tensor([0.0, 1.0, 1.0]).double().unsqueeze(1), ROWS[:3])
+    assert not moments.totals().gram.isfinite().all()
+    moments.clear()
+    close(moments.totals(), Totals.of(FEATURES[:0], ROWS[:0], 4))
 
 
 def test_moments_can_be_taken_over() -> None:

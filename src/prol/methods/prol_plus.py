@@ -15,7 +15,13 @@ from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.methods.prol_plus_options import PROLPlusOptions, plan
 from prol.parts.backbone_kinds import require_vit
-from prol.parts.block_features import Scale, block_features, last_blocks, principal_directions
+from prol.parts.block_features import (
+    Scale,
+    block_features,
+    last_blocks,
+    principal_directions,
+    require_finite_features,
+)
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.parts.first_task import FirstTask
 from prol.parts.moments import Moments
@@ -27,6 +33,10 @@ from prol.parts.tasks import TaskClock
 
 FIRST_CHOICE = 32
 """Samples after which the shrinkage is chosen for the first time; from then on whenever they have doubled."""
+
+
+ROUNDING = 1e-5
+"""How far float32 moments may be off, as a share: where samples are nearly copies it is all that is left of them."""
 
 
 class FirstBlocks(FirstTask):
@@ -46,12 +56,14 @@ class PROLPlus(TaskLearner):
     """Each class is a Gaussian of block and random features, with a covariance of its own in their main directions.
 
     In the first task the LayerNorms are tuned for at most `adapt_steps` steps, then never again. From the first chunk
-    on moments are added up, from which scores are solved when asked. The order of the stream matters little for them.
+    on moments are added up, from which scores are solved when asked.
     """
 
     name: ClassVar[str] = "prol_plus"
     family: ClassVar[str] = "closed form"
     citation: ClassVar[str] = "this library; after PROL (ICCV 2025), RanPAC (2023), streaming LDA (2020), RDA (1989)"
+    can_diverge: ClassVar[bool] = True
+    only_grow: ClassVar[tuple[str, ...]] = ("moments/sums", "moments/counts")
     Options: ClassVar[type] = PROLPlusOptions
     options: PROLPlusOptions
 
@@ -65,9 +77,7 @@ class PROLPlus(TaskLearner):
         w = self.widths
         self.tuning = FirstBlocks(backbone, o.adapt_lr, w.blocks)
         if o.adapt_steps == 0:
-            self._stop_tuning()
-        else:
-            self.can_diverge = True  # type: ignore[misc]
+            self.tuning.end()
         self.scale: Scale | None = None
         self.moments = Moments(w.all, backbone.device, torch.float32, w.stripe)
         self.own = OwnCovariances(w.own, w.own_room, backbone.device, torch.float32) if w.own else None
@@ -87,11 +97,7 @@ class PROLPlus(TaskLearner):
     def _start_task(self) -> None:
         super()._start_task()
         if self.clock.number == 1:
-            self._stop_tuning()
-
-    def _stop_tuning(self) -> None:
-        self.tuning.end()
-        self.can_diverge = False  # type: ignore[misc]
+            self.tuning.end()
 
     def _register(self, names: list[Label]) -> None:
         super()._register(names)
@@ -106,17 +112,19 @@ class PROLPlus(TaskLearner):
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        self._last, o = {}, self.options
+        o, told = self.options, {}
         if self.tuning.over:
             blocks = self.tuning.look(inputs)[1]
+            require_finite_features(blocks)
         else:
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
             blocks, loss = self.tuning.step(inputs, rows, self.clock.steps, rate)
-            self._last = {"adapt": loss, "rate": rate}
+            told = {"adapt": loss, "rate": rate}
         self._take_in(blocks.float(), rows)
+        self._last = told
         self.clock.steps += 1
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
-            self._stop_tuning()
+            self.tuning.end()
 
     def _take_in(self, blocks: Tensor, rows: Tensor) -> None:
         if self.scale is None:
@@ -132,7 +140,7 @@ class PROLPlus(TaskLearner):
         if choose or begin:
             totals = self.moments.totals()
             if choose:
-                self.chosen_at, self.strength = self.seen, choose_strength(totals)
+                self.chosen_at, self.strength = self.seen, choose_strength(totals, self.strength)
             if begin:  # only now: until the network stands still and shows enough, its directions mean little
                 self.directions = principal_directions(totals, self.widths.linear, self.widths.own).float()
 
@@ -143,7 +151,7 @@ class PROLPlus(TaskLearner):
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         if self.scale is None:
-            return torch.zeros(len(pixels), len(self.classes), device=self.backbone.device)
+            return torch.full((len(pixels), len(self.classes)), -torch.inf, device=self.backbone.device)
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         linear = self.scale.apply(self.tuning.look(inputs)[1].float())
         if self._solved is None:
@@ -156,7 +164,7 @@ class PROLPlus(TaskLearner):
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
         totals, penalty = self.moments.totals(), self.options.ease * STRENGTHS[self.strength]
-        weight, bias = lda(totals, penalty / (1 + penalty))
+        weight, bias = lda(totals, penalty / (1 + penalty), rounding=ROUNDING)
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
         if self.own is None or self.directions is None or not bool((self.own.table.rows[:, 0] > 1).any()):
             return head, None
@@ -187,7 +195,6 @@ class PROLPlus(TaskLearner):
 
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.tuning.load_state(unpacked("tuning", tensors), meta["tuning"])
-        self.can_diverge = not self.tuning.over  # type: ignore[misc]
         self.moments.load(unpacked("moments", tensors))
         if self.own is not None:
             own = unpacked("own", tensors)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from prol.backbones import InputRange
-from prol.parts.own_covariances import widest
+from prol.parts.own_covariances import packed_length, widest
 
 PLANNED_CLASSES = 100
-"""Classes for whose own covariances bytes are set aside; with more of them each has fewer directions."""
+"""Classes that a budget is divided for; with more of them each has fewer directions of its own."""
 OWN_SHARE = 1 / 3
 """Share of the budget for own covariances, and most that they ever take."""
-REST = 0.11
-"""Share of the budget for class sums and the solved head of the planned classes, and for the own directions."""
 LINEAR_SHARE = 0.6
 """Most of the features that may be the blocks' own; the others are random ones."""
 NUMBER = 4
@@ -26,7 +25,7 @@ class PROLPlusOptions:
     budget_mb: float = 64.0
     """Megabytes of statistics at 100 classes; what the rest leaves is filled with random features."""
     features: int | None = None
-    """How many random features; by default as many as the budget holds."""
+    """How many random features, whatever the budget; by default as many as it holds."""
     blocks: int = 6
     """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
     holds no more."""
@@ -80,20 +79,32 @@ class Widths:
 
 def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
     """The widths for a backbone of this width and depth."""
-    budget = options.budget_mb * 1e6
-    room = int(OWN_SHARE * budget) if options.own != 0 else 0
-    numbers = int((budget * (1 - REST) - room) / NUMBER)
-    total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
-    while total * (total + stripe) // 2 > numbers:
-        total -= 1
-    blocks = min(options.blocks, depth, int(LINEAR_SHARE * total) // (2 * width))
-    if blocks < 1:
-        least = ((2 * width / LINEAR_SHARE) ** 2 * 0.6 * NUMBER) / (1 - REST - OWN_SHARE) / 1e6
+    found = _fitted(options, options.budget_mb, width, depth)
+    if found is None:
+        least = options.budget_mb
+        while _fitted(options, least, width, depth) is None:
+            least *= 1.05
         raise ValueError(
             f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {2 * width} features: "
-            f"give {least:.0f} or more"
+            f"give {math.ceil(10 * least) / 10:g} or more"
         )
-    linear = 2 * blocks * width
+    return found
+
+
+def _fitted(options: PROLPlusOptions, budget_mb: float, width: int, depth: int) -> Widths | None:
+    numbers = int(budget_mb * 1e6 / NUMBER)
+    planned = int(OWN_SHARE * numbers) // PLANNED_CLASSES
+    own = widest(planned) if options.own is None else min(options.own, widest(planned))
+    total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
+    while total > 0:
+        blocks = min(options.blocks, depth, int(LINEAR_SHARE * total) // (2 * width))
+        linear = 2 * blocks * width
+        gram, by_class = total * (total + stripe) // 2, 2 * total + packed_length(min(own, linear))  # sums and head
+        if gram + PLANNED_CLASSES * by_class + linear * (min(own, linear) + 2) <= numbers:
+            break
+        total -= 1
+    if total == 0 or blocks < 1:
+        return None
+    own = min(own, linear)
     random = total - linear if options.features is None else options.features
-    own = min(linear, widest(room // PLANNED_CLASSES // NUMBER) if options.own is None else options.own)
-    return Widths(blocks, linear, random, own, room, stripe)
+    return Widths(blocks, linear, random, own, PLANNED_CLASSES * packed_length(own) * NUMBER if own else 0, stripe)

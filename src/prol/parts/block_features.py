@@ -15,6 +15,10 @@ PRIOR = 5
 """Samples for which the mean variance of a chunk's features counts in each of them."""
 
 
+COPIES = 1e-9
+"""Share of the mean square below which a variance over samples is none."""
+
+
 def last_blocks(network: ViT, blocks: int) -> range:
     return range(network.depth - blocks, network.depth)
 
@@ -40,7 +44,9 @@ class Scale:
         """As found in features `[B, L]`; where those are few, deviations lean towards one for all."""
         x = features.double()
         mean, variance = x.mean(0), x.var(0, correction=0)
-        typical = variance.mean() if len(x) > 1 else x.var()
+        typical = variance.mean()
+        if float(typical) <= COPIES * float(x.square().mean()):  # one sample, or copies of it: how features differ
+            typical = x.var(correction=0)
         variance = (len(x) * variance + PRIOR * typical) / (len(x) + PRIOR)
         return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))
 
@@ -55,3 +61,12 @@ def principal_directions(totals: Totals, linear: int, count: int) -> Tensor:
     covariance = torch.addr(totals.gram[:linear, :linear] / samples, mean, mean, alpha=-1)
     vectors: Tensor = torch.linalg.eigh(covariance)[1]
     return vectors.flip(1)[:, :count].contiguous()
+
+
+def require_finite_features(features: Tensor) -> None:
+    """Sums would never be rid of NaN or infinity again."""
+    if not bool(features.isfinite().all()):
+        raise ValueError(
+            "the backbone gives values that are not finite for an image of this chunk, which is not learnt: "
+            "look at its weights and precision"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import torch
@@ -10,38 +11,31 @@ from torch import Tensor
 from prol.parts.moments import Totals
 from prol.parts.solvers import factor
 
-STRENGTHS = tuple(10 ** (half / 2) for half in range(-10, 5))
+STRENGTHS = tuple(10 ** (half / 2) for half in range(-10, 9))
 """Penalties to choose from, in units of the features' mean variance."""
 FIRST = STRENGTHS.index(1.0)
 """Where the search begins: few samples want much."""
-PROBES = 32
-"""Random vectors by which a trace is estimated, instead of an inverse."""
 
 
-def choose_strength(totals: Totals) -> int:
-    """The place in `STRENGTHS` with the least error, walking from `FIRST`, first by tens, then by their roots.
-
-    It never begins at the last choice: where features outnumber samples there is a second valley at tiny penalties,
-    in which rounding decides, and from which no walk leads out once there are more samples.
-    """
+def choose_strength(totals: Totals, start: int = FIRST) -> int:
+    """The place in `STRENGTHS` with the least error, walking downhill from `start`: three to five solves as a rule."""
     scatter, sums, targets, count = _centred(totals)
     unit = float(scatter.diagonal().mean())
     if unit <= 0:  # copies of one image
-        return FIRST
+        return start
 
     @cache
     def error(place: int) -> float:
         return cross_validated(scatter, sums, targets, count, STRENGTHS[place] * unit)
 
-    best = FIRST
-    for stride in (2, 1):
-        while True:
-            beside = [place for place in (best - stride, best + stride) if 0 <= place < len(STRENGTHS)]
-            lower = min(beside, key=error)
-            if error(lower) >= error(best):
-                break
-            best = lower
-    return best
+    best, top = start, len(STRENGTHS) - 1
+    while best < top and not math.isfinite(error(best)):  # too weak a penalty to be judged
+        best += 1
+    while True:
+        lower = min((place for place in (best - 1, best + 1) if 0 <= place <= top), key=error)
+        if error(lower) >= error(best):
+            return best
+        best = lower
 
 
 def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float, penalty: float) -> float:
@@ -54,14 +48,11 @@ def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float,
     matrix = scatter.clone()
     matrix.diagonal().add_(penalty)
     lower = factor(matrix)
-    random = torch.Generator().manual_seed(0)  # the same for every penalty, so that errors compare
-    probes = torch.randint(2, (len(scatter), PROBES), generator=random).to(scatter) * 2 - 1
-    solved = torch.cholesky_solve(torch.cat([sums.T, probes], dim=1), lower)
-    weight, inverse = solved[:, : len(sums)], solved[:, len(sums) :]
+    weight = torch.cholesky_solve(sums.T, lower)
     left = targets - float((weight * sums.T).sum()) - penalty * float(weight.square().sum())
-    parameters = 1 + len(scatter) - penalty * float((inverse * probes).sum()) / PROBES
+    parameters = 1 + len(scatter) - penalty * float(torch.cholesky_inverse(lower).diagonal().sum())
     freedom = 1 - parameters / count
-    return left / freedom**2 if freedom > NO_FREEDOM else float("inf")
+    return left / freedom**2 if freedom > NO_FREEDOM else math.inf
 
 
 NO_FREEDOM = 1e-3

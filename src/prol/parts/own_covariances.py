@@ -11,7 +11,7 @@ from prol.parts.prototypes import classmates
 from prol.parts.rows import RowTable
 
 AT_ONCE = 64
-"""Classes whose terms are computed together, so that memory does not grow with their number."""
+"""Classes, or samples, that are worked on together, so that memory does not grow with their number."""
 
 
 class OwnCovariances:
@@ -27,7 +27,7 @@ class OwnCovariances:
 
     def add_classes(self, count: int) -> None:
         classes, size = self.table.count + count, self.table.buffer.element_size()
-        fits = min(self.width, max(1, widest(self.room // classes // size)))
+        fits = min(self.width, max(1, widest(self.room // max(1, classes) // size)))
         if fits < self.width:
             self.width = fits
             self.table.replace(self.table.rows[:, : packed_length(fits)].clone())
@@ -35,11 +35,11 @@ class OwnCovariances:
 
     def add(self, coordinates: Tensor, rows: Tensor) -> None:
         """Takes in coordinates `[B, K]`, or more than are kept, of the class rows `[B]`."""
-        u = torch.cat([torch.ones_like(coordinates[:, :1]), coordinates[:, : self.width]], dim=1)
-        low, high = torch.tril_indices(self.width + 1, self.width + 1, device=u.device)
-        products = (u[:, low] * u[:, high]).to(self.table.buffer.dtype)
-        mates, first = classmates(rows)
-        self.table.add(rows, mates.to(products) @ products, first)
+        x = torch.cat([torch.ones_like(coordinates[:, :1]), coordinates[:, : self.width]], dim=1)
+        low, high = torch.tril_indices(self.width + 1, self.width + 1, device=x.device)
+        for u, of in zip(torch.split(x.to(self.table.buffer.dtype), AT_ONCE), torch.split(rows, AT_ONCE), strict=True):
+            mates, first = classmates(of)
+            self.table.add(of, mates.to(u) @ (u[:, low] * u[:, high]), first)
 
     def load(self, rows: Tensor) -> None:
         self.table.replace(rows)
@@ -49,14 +49,15 @@ class OwnCovariances:
         """What these covariances add to scores; see `OwnTerms`.
 
         The covariance of a class of n samples is shrunk towards that within all classes: it weighs n / (n + trust K).
-        `floor` is a share of the mean variance, added to each.
+        To the variances of the latter `floor` times their mean is added.
         """
         counts = self.table.rows[:, 0].double()
         own, every = (counts > 1).nonzero().squeeze(1), torch.arange(len(counts), device=counts.device)
         pooled = torch.stack([self._gaussians(part)[1].sum(0) for part in torch.split(every, AT_ONCE)]).sum(0)
         pooled /= counts.sum().clamp(min=1)
-        variance = pooled.diagonal().mean().clamp(min=torch.finfo(torch.float32).tiny)
-        pooled.diagonal().add_(max(floor, FLOOR) * variance)
+        # Where samples of a class are nearly copies, what is left of the products is rounding.
+        rounding = ROUNDING * self._mean_square(counts)
+        pooled.diagonal().add_(max(floor, FLOOR) * pooled.diagonal().mean().clamp(min=0) + rounding)
         identity = torch.eye(self.width).to(pooled)
         whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(pooled), identity, upper=False)
         means, inverses, volumes = [], [], []
@@ -71,6 +72,13 @@ class OwnCovariances:
             volumes.append(factors.diagonal(dim1=1, dim2=2).log().sum(1).float())
         return OwnTerms(own, torch.cat(means), whiten.float(), torch.cat(inverses), torch.cat(volumes))
 
+    def _mean_square(self, counts: Tensor) -> Tensor:
+        """The mean of all squared coordinates of all samples."""
+        place = torch.arange(1, self.width + 1, device=counts.device)
+        squares = place * (place + 3) // 2  # the packed diagonal, but for the count
+        total = self.table.rows[:, squares].double().sum() / self.width
+        return (total / counts.sum().clamp(min=1)).clamp(min=torch.finfo(torch.float32).tiny)
+
     def _gaussians(self, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Means `[R, K]` and scatter about them `[R, K, K]` of classes `[R]`."""
         square = unpacked_products(self.table.rows[classes].double(), self.width)
@@ -79,7 +87,8 @@ class OwnCovariances:
         return means, square[:, 1:, 1:] - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
 
 
-FLOOR = 1e-4
+FLOOR, ROUNDING = 1e-4, 1e-5
+"""Least shares that are added to variances: of the mean variance, and of the mean square."""
 
 
 @dataclass(frozen=True)

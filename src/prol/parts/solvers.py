@@ -81,11 +81,14 @@ def choose_ridge(fit: Totals, held: Totals) -> float:
     return STRENGTHS[best] * unit
 
 
-def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) -> tuple[Tensor, Tensor]:
+def lda(
+    totals: Totals, shrinkage: float | None = None, priors: bool = False, rounding: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Weights `[C, M]` and biases `[C]` of linear discriminant analysis with one covariance for all classes.
 
     With class means μ: w_c = Σ⁻¹μ_c and b_c = -½ μ_cᵀΣ⁻¹μ_c, plus log(n_c / N) with `priors`. Σ is the pooled
-    covariance (G - Σ_c n_c μ_c μ_cᵀ) / N, shrunk by a fixed share or, without one, by OAS.
+    covariance (G - Σ_c n_c μ_c μ_cᵀ) / N, shrunk by a fixed share or, without one, by OAS. `rounding` is the
+    share of the features' mean square up to which moments may be off; as much is added to each variance.
     """
     count = totals.counts.sum().clamp(min=1)
     means = class_means(totals.sums, totals.counts)
@@ -97,7 +100,7 @@ def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) ->
     else:
         share = oas_share(covariance, float(count)) if shrinkage is None else shrinkage
         covariance.mul_(1 - share)
-        covariance.diagonal().add_(share * spread)
+        covariance.diagonal().add_(share * spread + rounding * largest)
     weight = torch.cholesky_solve(means.T, factor(covariance)).T
     bias = -0.5 * (means * weight).sum(1)
     return weight, bias + (totals.counts / count).log() if priors else bias

@@ -1,0 +1,44 @@
+"""Small PROL+ learners on the tiny ViT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from small_streams import pictures
+from torch import Tensor
+
+import prol
+from prol.backbones import ViT, evaluation_input
+from prol.methods.prol_plus import PROLPlus
+from prol.parts.block_features import block_features
+
+SMALL = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}
+TASKS = ([0, 1, 2], [3, 4, 5])
+
+
+def make(vit: ViT, seed: int = 0, **options: Any) -> PROLPlus:
+    learner = prol.create("prol_plus", vit, seed=seed, **(SMALL | options))
+    assert isinstance(learner, PROLPlus)
+    return learner
+
+
+def teach(learner: PROLPlus, steps: int = 4) -> PROLPlus:
+    """Both tasks, announced, two images of each class in a step."""
+    for classes in TASKS:
+        learner.boundary(classes)
+        for step in range(steps):
+            learner.learn(pictures(classes * 2, seed=step), classes * 2)
+    return learner
+
+
+def answers(learner: PROLPlus) -> list[Any]:
+    """What it takes images of the kinds 0 to 5 for."""
+    scores = learner.predict(pictures(list(range(6)), seed=7))
+    return [learner.classes[row] for row in scores.argmax(1).tolist()]
+
+
+def blocks_of(vit: ViT, images: object, taps: Sequence[int]) -> Tensor:
+    """Block features as a network gives them."""
+    inputs = evaluation_input(vit.read(images), vit.preprocessing, vit.device, vit.dtype)
+    return block_features(vit.encode(vit.embed(inputs), taps=taps)).detach()

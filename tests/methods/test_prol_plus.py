@@ -1,0 +1,200 @@
+"""PROL+: its scores against Gaussians written out, and what it fixes or chooses when."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_prol_plus import answers, blocks_of, make, teach
+from small_streams import pictures, same_state, tensors
+from torch import Tensor
+from torch.distributions import MultivariateNormal
+
+from prol.backbones import ViT
+from prol.methods.prol_plus import ROUNDING, PROLPlus
+from prol.parts.block_features import Scale, principal_directions
+from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
+
+TEST = pictures(list(range(6)), seed=7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"adapt_steps": 0},
+        {"adapt_steps": 3},
+        {"own": 0},
+        {"features": 0},
+        {"blocks": 2},
+        {"features": None, "own": None},
+        {"own": 1},
+    ],
+    ids=str,
+)
+def test_it_knows_the_classes_of_both_tasks(tiny: ViT, options: dict[str, Any]) -> None:
+    assert answers(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
+
+
+KINDS = [number % 3 if number < 40 else number % 4 for number in range(60)]
+IMAGES = pictures(KINDS)
+
+
+def taught_plainly(vit: ViT, order: list[int], edges: list[int], **options: Any) -> PROLPlus:
+    learner = make(vit, adapt_steps=0, **options)
+    learner.boundary([0, 1, 2, 3])
+    for start, end in pairwise(edges):
+        learner.learn(IMAGES[order[start:end]], [KINDS[number] for number in order[start:end]])
+    return learner
+
+
+def embedded(learner: PROLPlus, linear: Tensor) -> Tensor:
+    random = torch.cos(learner.options.frequency * (linear @ learner.weight.double()) + learner.phase.double())
+    return torch.cat([linear, random], dim=1)
+
+
+def within(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Class means, and the covariance within classes."""
+    means = torch.stack([x[rows == row].mean(0) for row in range(4)])
+    return means, (x - means[rows]).T @ (x - means[rows]) / len(x)
+
+
+def shrunk(covariance: Tensor, penalty: float, x: Tensor) -> Tensor:
+    """With what is added to variances, also for the rounding of features x in float32."""
+    added = penalty * covariance.diagonal().mean() + ROUNDING * x.square().mean()
+    return covariance + added * torch.eye(len(covariance)).double()
+
+
+def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalty: float) -> Tensor:
+    """log N(u; m, A) - log N(u; m, P) of each class, from its samples."""
+    means, pooled = within(u, rows)
+    pooled, ratios = shrunk(pooled, penalty, u), []
+    for row in range(4):
+        members = u[rows == row] - means[row]
+        share = len(members) / (len(members) + trust * u.shape[1])
+        own = share * members.T @ members / len(members) + (1 - share) * pooled
+        with_own, without = (MultivariateNormal(means[row], matrix).log_prob(probes) for matrix in (own, pooled))
+        ratios.append(with_own - without)
+    return torch.stack(ratios, dim=1)
+
+
+@pytest.mark.parametrize("own", [0, 6])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_scores_are_log_densities_up_to_what_classes_share(tiny: ViT, blocks: int, own: int) -> None:
+    """The directions of own covariances are those of the first chunk; what they hold comes from the others."""
+    learner = taught_plainly(tiny, list(range(60)), [0, 20, 45, 60], blocks=blocks, own=own, trust=0.5, ease=0.3)
+    taps, rows = list(range(tiny.depth - blocks, tiny.depth)), torch.tensor(KINDS)
+    scale = Scale.of(blocks_of(tiny, IMAGES[:20], taps))
+    linear, probes = (scale.apply(blocks_of(tiny, images, taps)) for images in (IMAGES, TEST))
+    penalty = 0.3 * STRENGTHS[learner.strength]
+    phi = embedded(learner, linear)
+    means, covariance = within(phi, rows)
+    shared = shrunk(covariance, penalty, (1 + penalty) ** 0.5 * phi) / (1 + penalty)
+    gaussians = [MultivariateNormal(mean, shared) for mean in means]
+    expected = torch.stack([gaussian.log_prob(embedded(learner, probes)) for gaussian in gaussians], dim=1)
+    if own:
+        to_u = torch.linalg.svd(linear[:20] - linear[:20].mean(0))[2][:own].T
+        ratios = own_log_ratios(linear[20:] @ to_u, rows[20:], probes @ to_u, 0.5, penalty)
+        assert ratios.std() > 0.01 * expected.std()
+        expected = expected + ratios
+    found = learner.predict(TEST).double()
+    expected = expected - expected[:, :1] + found[:, :1]
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
+
+
+def test_the_random_layer_is_normal_over_the_root_of_its_inputs(tiny: ViT) -> None:
+    learner = make(tiny, features=2000)
+    assert float(learner.weight.std()) == pytest.approx((2 * tiny.width) ** -0.5, rel=0.01)
+    assert float(learner.weight.mean()) == pytest.approx(0, abs=1e-3)
+    assert 0 <= float(learner.phase.min()) < 0.1
+    assert 2 * math.pi - 0.1 < float(learner.phase.max()) <= 2 * math.pi
+
+
+def test_the_random_layer_is_redrawn_from_the_seed_and_not_stored(tiny: ViT) -> None:
+    learner = teach(make(tiny, seed=3))
+    assert all(tensor.shape != learner.weight.shape for tensor in tensors(learner).values())
+    assert not torch.equal(make(tiny, seed=8).weight, learner.weight)
+    twin = make(tiny, seed=8)
+    twin.load_state(*learner.state())
+    assert torch.equal(twin.predict(TEST), learner.predict(TEST))
+    assert same_state(twin, learner)
+
+
+@pytest.mark.parametrize("adapt_steps", [0, 200])
+def test_the_first_chunk_alone_sets_the_scale(tiny: ViT, adapt_steps: int) -> None:
+    """As the untouched backbone sees it, also where it is being tuned."""
+    learner = make(tiny, adapt_steps=adapt_steps, adapt_lr=0.1)
+    learner.learn(IMAGES[:9], KINDS[:9])
+    expected = Scale.of(blocks_of(tiny, IMAGES[:9], [tiny.depth - 1]).float())
+    assert learner.scale is not None
+    torch.testing.assert_close(learner.scale.mean, expected.mean)
+    torch.testing.assert_close(learner.scale.inverse, expected.inverse)
+    before = learner.scale
+    teach(learner)
+    assert learner.scale is before
+
+
+@given(cuts=st.sets(st.integers(13, 29), max_size=5), order=st.permutations(range(12, 30)))
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_after_the_first_chunk_neither_chunks_nor_their_order_matter(
+    tiny: ViT, cuts: set[int], order: list[int]
+) -> None:
+    first = list(range(12))
+    whole = taught_plainly(tiny, list(range(30)), [0, 12, 30])
+    parts = taught_plainly(tiny, first + order, [0, 12, *sorted(cuts), 30])
+    expected = whole.predict(TEST)[:, :3]
+    limit = 1e-3 * float(expected.abs().max())
+    torch.testing.assert_close(parts.predict(TEST)[:, :3], expected, rtol=1e-3, atol=limit)
+
+
+def test_one_image_chunks_give_the_same_statistics(tiny: ViT) -> None:
+    whole = taught_plainly(tiny, list(range(60)), [0, 1, 12, 60])
+    single = taught_plainly(tiny, list(range(60)), list(range(61)))
+    assert single.seen == whole.seen == 60
+    for name, tensor in tensors(whole).items():
+        torch.testing.assert_close(tensors(single)[name], tensor, rtol=1e-4, atol=1e-4)
+    assert answers(single)[:4] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("adapt_steps", [0, 5])
+def test_own_covariances_begin_when_the_network_stands_still_and_enough_was_seen(tiny: ViT, adapt_steps: int) -> None:
+    learner = make(tiny, adapt_steps=adapt_steps, own=6)
+    assert learner.own is not None
+    for step in range(10):
+        learner.learn(pictures([0, 1, 2, 2], seed=step), [0, 1, 2, 2])
+        begun = step >= max(2, adapt_steps)  # twelve samples, two for each direction
+        assert (learner.directions is not None) == begun
+        if step == max(2, adapt_steps):
+            expected = principal_directions(learner.moments.totals(), 2 * tiny.width, 6).float()
+        if begun:
+            assert torch.equal(learner.directions, expected)
+        since = max(0, step - max(2, adapt_steps))
+        assert learner.own.table.rows[:, 0].tolist() == [since, since, 2 * since]
+        assert learner.predict(TEST).isfinite().all()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_strength_is_chosen_while_learning_whenever_samples_have_doubled(tiny: ViT, asked: bool) -> None:
+    learner, chosen, expected = make(tiny, adapt_steps=0), [], []
+    for start in range(0, 60, 5):
+        learner.learn(pictures(KINDS[start : start + 5] * 3, seed=start), KINDS[start : start + 5] * 3)
+        if asked:
+            before, meta = learner.state()
+            learner.predict(TEST)
+            after, meta_after = learner.state()
+            assert meta == meta_after
+            assert all(torch.equal(before[name], after[name]) for name in before)
+        if learner.chosen_at == learner.seen:
+            chosen.append((learner.seen, learner.strength))
+            expected.append((learner.seen, choose_strength(learner.moments.totals())))
+        elif not chosen:
+            assert (learner.chosen_at, learner.strength) == (0, FIRST)
+        else:
+            assert (learner.chosen_at, learner.strength) == chosen[-1]
+    assert chosen == expected
+    assert [seen for seen, _ in chosen] == [45, 90, 180]  # in steps of 15, from 32 on

@@ -1,0 +1,143 @@
+"""PROL+'s dials, and how its budget is divided."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prol.methods.prol_plus import PROLPlus
+from prol.methods.prol_plus_options import (
+    LINEAR_SHARE,
+    NUMBER,
+    OWN_SHARE,
+    PLANNED_CLASSES,
+    PROLPlusOptions,
+    Widths,
+    plan,
+)
+from prol.parts.own_covariances import packed_length
+
+
+def divide(width: int, depth: int = 12, **options: Any) -> Widths:
+    return plan(PROLPlusOptions(**options), width, depth)
+
+
+def gram_bytes(found: Widths) -> int:
+    """Block rows from the first column to the diagonal, as they are stored."""
+    edges = [*range(0, found.all, found.stripe), found.all]
+    return NUMBER * sum((end - start) * end for start, end in pairwise(edges))
+
+
+def test_the_built_in_backbone_has_all_the_blocks_asked_for() -> None:
+    found = divide(192)
+    assert (found.blocks, found.linear) == (6, 2304)
+    assert found.random > 1000
+    assert found.own > 192
+
+
+def test_a_wide_backbone_has_fewer_blocks() -> None:
+    narrow, wide = divide(192), divide(768)
+    assert wide.blocks < narrow.blocks
+    assert wide.linear == 2 * 768 * wide.blocks
+    assert wide.all >= narrow.all
+    assert wide.own == narrow.own
+
+
+@given(
+    budget_mb=st.floats(0.5, 200),
+    width=st.sampled_from([16, 64, 192, 384]),
+    depth=st.integers(1, 24),
+    own=st.booleans(),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_products_and_own_covariances_leave_the_rest(budget_mb: float, width: int, depth: int, own: bool) -> None:
+    try:
+        found = divide(width, depth, budget_mb=budget_mb, own=None if own else 0)
+    except ValueError:
+        assert budget_mb < 9
+        return
+    budget = budget_mb * 1e6
+    by_class = 2 * found.all + (packed_length(found.own) if found.own else 0)  # sums, head, own products
+    used = gram_bytes(found) + NUMBER * (PLANNED_CLASSES * by_class + found.linear * (found.own + 2))
+    assert 0.8 * budget < used <= budget
+    assert found.own_room <= OWN_SHARE * budget
+    assert NUMBER * PLANNED_CLASSES * packed_length(found.own) <= found.own_room or found.own == 0
+    room = OWN_SHARE * budget
+    assert not own or found.own == found.linear or NUMBER * PLANNED_CLASSES * packed_length(found.own + 1) > room - 400
+    assert 1 <= found.blocks <= min(6, depth)
+    assert found.linear == 2 * width * found.blocks <= LINEAR_SHARE * found.all
+    assert found.random >= (1 - LINEAR_SHARE) * found.all
+    if found.blocks < min(6, depth):
+        assert 2 * width * (found.blocks + 1) > int(LINEAR_SHARE * found.all)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(0, 0), (10, 10), (300, 300), (9999, 325)])
+def test_directions_of_a_class_are_at_most_as_many_as_their_share_holds(own: int, expected: int) -> None:
+    assert divide(192, own=own).own == expected
+
+
+def test_without_own_covariances_there_are_more_random_features() -> None:
+    assert divide(192, own=0).random > divide(192, own=100).random > divide(192).random
+    assert divide(192, own=0).own_room == 0
+
+
+def test_a_larger_budget_has_more_of_everything() -> None:
+    small, large = divide(192, budget_mb=4), divide(192, budget_mb=40)
+    assert small.blocks < large.blocks
+    assert small.all < large.all
+    assert small.own < large.own
+
+
+def test_given_features_and_blocks_are_taken() -> None:
+    found = divide(192, features=100, blocks=2)
+    assert (found.random, found.blocks, found.all) == (100, 2, 868)
+    assert divide(192, features=0).all == divide(192).linear
+    assert divide(192, depth=3).blocks == 3
+
+
+@pytest.mark.parametrize("width", [192, 384, 768, 1024])
+def test_a_budget_that_holds_no_block_is_refused_and_the_one_named_is_enough(width: int) -> None:
+    with pytest.raises(ValueError, match=f"budget_mb 0.5 does not hold .* one block's {2 * width} features") as refusal:
+        divide(width, budget_mb=0.5)
+    named = re.search(r"give ([\d.]+) or more", str(refusal.value))
+    assert named is not None
+    least = float(named[1])
+    assert least > 0.5
+    assert divide(width, budget_mb=least).blocks == 1
+    with pytest.raises(ValueError, match="does not hold"):
+        divide(width, budget_mb=0.9 * least)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget_mb": 0}, "budget_mb must be a finite number above 0, got 0"),
+        ({"budget_mb": "inf"}, "budget_mb must be a finite number above 0, got inf"),
+        ({"features": -1}, "features must be 0 or more, got -1"),
+        ({"own": -1}, "own must be 0 or more, got -1"),
+        ({"blocks": 0}, "blocks must be at least 1, got 0"),
+        ({"frequency": 0}, "frequency must be a finite number above 0, got 0"),
+        ({"trust": -1}, "trust must be a finite number above 0, got -1"),
+        ({"ease": 0}, "ease must be a finite number above 0, got 0"),
+        ({"adapt_steps": -1}, "adapt_steps must be 0 or more, got -1"),
+        ({"adapt_lr": -1}, "adapt_lr must be a finite number above 0, got -1"),
+        ({"task_min_classes": 0}, "task_min_classes must be at least 1, got 0"),
+        ({"task_min_steps": 0}, "task_min_steps must be at least 1, got 0"),
+        ({"stride": 3}, "unknown option 'stride'"),
+    ],
+    ids=str,
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PROLPlus.read_options(options)
+
+
+def test_the_least_that_is_possible_is_taken() -> None:
+    least = {"features": 0, "own": 0, "adapt_steps": 0, "blocks": 1}
+    options = PROLPlus.read_options(least)
+    assert {name: getattr(options, name) for name in least} == least
