@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prol.backbones import ViT
-from prol.backbones.vit import Encoded
+from prol.backbones import Encoded, ViT
 from prol.parts.moments import Totals
 
 PRIOR = 5
