@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from prol.backbones import ViT
-from prol.methods.prol_plus import ROUNDING, PROLPlus
+from prol.methods.prol_plus import PROLPlus
 from prol.parts.block_features import Scale, principal_directions
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
+from prol.parts.own_covariances import ROUNDING
 
 TEST = pictures(list(range(6)), seed=7)
 

@@ -64,7 +64,14 @@ def test_products_and_own_covariances_leave_the_rest(budget_mb: float, width: in
     budget = budget_mb * 1e6
     by_class = 2 * found.all + (packed_length(found.own) if found.own else 0)  # sums, head, own products
     used = gram_bytes(found) + NUMBER * (PLANNED_CLASSES * by_class + found.linear * (found.own + 2))
-    assert 0.8 * budget < used <= budget
+    assert used <= budget
+    total = found.all + 1  # one feature more does not fit
+    linear = 2 * width * min(6, depth, int(LINEAR_SHARE * total) // (2 * width))
+    kept = min(found.own, linear) if own else 0
+    more = (
+        total * (total + found.stripe) // 2 + PLANNED_CLASSES * (2 * total + packed_length(kept)) + linear * (kept + 2)
+    )
+    assert NUMBER * (more + 1) > budget
     assert found.own_room <= OWN_SHARE * budget
     assert NUMBER * PLANNED_CLASSES * packed_length(found.own) <= found.own_room or found.own == 0
     room = OWN_SHARE * budget

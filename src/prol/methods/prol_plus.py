@@ -1,4 +1,4 @@
-"""PROL+: general knowledge learnt once, then each class as a Gaussian from statistics that nothing drifts away from."""
+"""PROL+: general knowledge learnt once, then each class as a Gaussian solved from sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from prol.parts.block_features import (
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.parts.first_task import FirstTask
 from prol.parts.moments import Moments
-from prol.parts.own_covariances import OwnCovariances, OwnTerms
+from prol.parts.own_covariances import ROUNDING, OwnCovariances, OwnTerms
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import cosine_features, normal, own_generator, uniform
 from prol.parts.solvers import SolvedHead, lda
@@ -33,10 +33,6 @@ from prol.parts.tasks import TaskClock
 
 FIRST_CHOICE = 32
 """Samples after which the shrinkage is chosen for the first time; from then on whenever they have doubled."""
-
-
-ROUNDING = 1e-5
-"""How far float32 moments may be off, as a share: where samples are nearly copies it is all that is left of them."""
 
 
 class FirstBlocks(FirstTask):

@@ -15,6 +15,8 @@ STRENGTHS = tuple(10 ** (half / 2) for half in range(-10, 9))
 """Penalties to choose from, in units of the features' mean variance."""
 FIRST = STRENGTHS.index(1.0)
 """Where the search begins: few samples want much."""
+NO_FREEDOM = 1e-3
+"""Share of the samples left over by the parameters, below which rounding decides."""
 
 
 def choose_strength(totals: Totals, start: int = FIRST) -> int:
@@ -53,10 +55,6 @@ def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float,
     parameters = 1 + len(scatter) - penalty * float(torch.cholesky_inverse(lower).diagonal().sum())
     freedom = 1 - parameters / count
     return left / freedom**2 if freedom > NO_FREEDOM else math.inf
-
-
-NO_FREEDOM = 1e-3
-"""Share of the samples left over by the parameters, below which rounding decides."""
 
 
 def _centred(totals: Totals) -> tuple[Tensor, Tensor, float, float]:

@@ -12,6 +12,10 @@ from prol.parts.rows import RowTable
 
 AT_ONCE = 64
 """Classes, or samples, that are worked on together, so that memory does not grow with their number."""
+FLOOR = 1e-4
+"""Least share of the mean variance that is added to variances."""
+ROUNDING = 1e-5
+"""How far float32 moments may be off, as a share of the mean square: all that is left of near copies."""
 
 
 class OwnCovariances:
@@ -85,10 +89,6 @@ class OwnCovariances:
         counts = square[:, 0, 0].clamp(min=1)
         means = square[:, 1:, 0] / counts.unsqueeze(1)
         return means, square[:, 1:, 1:] - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
-
-
-FLOOR, ROUNDING = 1e-4, 1e-5
-"""Least shares that are added to variances: of the mean variance, and of the mean square."""
 
 
 @dataclass(frozen=True)
