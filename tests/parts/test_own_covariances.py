@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from prol.parts.own_covariances import (
-    AT_ONCE,
+    SAMPLES_AT_ONCE,
     FLOOR,
     ROUNDING,
     OwnCovariances,
@@ -160,9 +160,9 @@ def test_a_floor_of_nothing_is_a_little() -> None:
 
 
 def test_many_classes_are_as_if_each_were_alone() -> None:
-    classes = AT_ONCE + 7
+    classes = SAMPLES_AT_ONCE + 7
     u, rows = samples(6 * classes, classes=classes)
-    assert (torch.bincount(rows, minlength=classes)[AT_ONCE:] > 1).any()
+    assert (torch.bincount(rows, minlength=classes)[SAMPLES_AT_ONCE:] > 1).any()
     probes, scores = samples(9, seed=1)[0], torch.zeros(9, classes)
     taught(u, rows, classes).terms(5.0, 0.1).add_to(scores, probes)
     expected = expected_terms(u, rows, probes, 5.0, 0.1, classes)
@@ -233,7 +233,7 @@ def test_classes_of_near_copies_have_finite_terms(spread: float, floor: float) -
 
 
 def test_large_chunks_are_as_many_small_ones() -> None:
-    u, rows = samples(3 * AT_ONCE + 5)
+    u, rows = samples(3 * SAMPLES_AT_ONCE + 5)
     whole, bits = (OwnCovariances(u.shape[1], 10**6, torch.device("cpu"), torch.float64) for _ in range(2))
     for table in (whole, bits):
         table.add_classes(CLASSES)

@@ -31,8 +31,10 @@ from prol.parts.random_features import cosine_features, normal, own_generator, u
 from prol.parts.solvers import SolvedHead, lda
 from prol.parts.tasks import TaskClock
 
-FIRST_CHOICE = 32
+FIRST_CHOICE = 128
 """Samples after which the shrinkage is chosen for the first time; from then on whenever they have doubled."""
+ENOUGH = 256
+"""Samples after which main directions are fixed: early, since classes have no own covariance before."""
 
 
 class FirstBlocks(FirstTask):
@@ -47,12 +49,25 @@ class FirstBlocks(FirstTask):
         encoded = network.encode(network.embed(inputs), taps=last_blocks(network, self.blocks))
         return encoded.feature, block_features(encoded)
 
+    def step_and_look(self, inputs: Tensor, rows: Tensor, steps: int, rate: float) -> tuple[Tensor, Tensor, float]:
+        """One step: features of blocks before and after it `[B, L]`, and the loss. If it ruins them, it is undone."""
+        norms = {name: norm.detach().clone() for name, norm in self.network.trained().items()}
+        before, loss = self.step(inputs, rows, steps, rate)
+        after = self.look(inputs)[1]
+        try:
+            require_finite_features(after)
+        except ValueError:
+            for name, norm in self.network.trained().items():
+                norm.copy_(norms[name])
+            raise
+        return before.float(), after.float(), loss
+
 
 class PROLPlus(TaskLearner):
     """Each class is a Gaussian of block and random features, with a covariance of its own in their main directions.
 
     In the first task the LayerNorms are tuned for at most `adapt_steps` steps, then never again. From the first chunk
-    on moments are added up, from which scores are solved when asked.
+    on moments are added up, from which scores are solved when asked; they are carried along while the network moves.
     """
 
     name: ClassVar[str] = "prol_plus"
@@ -110,13 +125,16 @@ class PROLPlus(TaskLearner):
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         o, told = self.options, {}
         if self.tuning.over:
-            blocks = self.tuning.look(inputs)[1]
+            blocks = self.tuning.look(inputs)[1].float()
             require_finite_features(blocks)
+            self._take_in(blocks, rows)
         else:
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
-            blocks, loss = self.tuning.step(inputs, rows, self.clock.steps, rate)
+            blocks, moved, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
+            self._take_in(blocks, rows)
+            self._carry_along(blocks, moved)
             told = {"adapt": loss, "rate": rate}
-        self._take_in(blocks.float(), rows)
+        self._choose()
         self._last = told
         self.clock.steps += 1
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
@@ -124,21 +142,38 @@ class PROLPlus(TaskLearner):
 
     def _take_in(self, blocks: Tensor, rows: Tensor) -> None:
         if self.scale is None:
-            self.scale = Scale.of(blocks)
+            self.scale = Scale.of(blocks, self.widths.blocks)
         linear = self.scale.apply(blocks)
         self.moments.add(self._embed(linear), rows)
-        if self.own is not None and self.directions is not None:
-            self.own.add(linear @ self.directions, rows)
+        coordinates = self._coordinates(linear)
+        if self.own is not None and coordinates is not None:
+            self.own.add(coordinates, rows)
         self.seen += len(rows)
         self._solved = None
+
+    def _carry_along(self, before: Tensor, after: Tensor) -> None:
+        """A step has moved the network: what was seen before moves as the chunk's own features `[B, L]` did."""
+        assert self.scale is not None
+        shifts = self._embed(self.scale.apply(after)) - self._embed(self.scale.apply(before))
+        self.moments.shift(shifts.mean(0))
+
+    def _choose(self) -> None:
+        """The shrinkage whenever samples have doubled, and once the directions of own covariances."""
+        w = self.widths
         choose = self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at)
-        begin = self.tuning.over and self.directions is None and self.seen >= 2 * self.widths.own > 0
+        begin = 0 < w.own < w.linear and self.directions is None and self.seen >= ENOUGH
         if choose or begin:
             totals = self.moments.totals()
             if choose:
                 self.chosen_at, self.strength = self.seen, choose_strength(totals, self.strength)
-            if begin:  # only now: until the network stands still and shows enough, its directions mean little
-                self.directions = principal_directions(totals, self.widths.linear, self.widths.own).float()
+            if begin:
+                self.directions = principal_directions(totals, w.linear, w.own).float()
+
+    def _coordinates(self, linear: Tensor) -> Tensor | None:
+        """Linear features `[B, L]` in the directions of own covariances `[B, K]`, if these are known."""
+        if self.widths.own == self.widths.linear:
+            return linear.flip(1)  # the last blocks first: what is left out for want of room is of the earlier ones
+        return None if self.directions is None else linear @ self.directions
 
     def _embed(self, linear: Tensor) -> Tensor:
         """Features of blocks at one scale `[B, L]` with the random ones `[B, L + M]`."""
@@ -154,15 +189,16 @@ class PROLPlus(TaskLearner):
             self._solved = self._solve()
         head, own = self._solved
         scores = head.scores(self._embed(linear))
-        if own is not None and self.directions is not None:
-            own.add_to(scores, linear @ self.directions)
+        coordinates = self._coordinates(linear)
+        if own is not None and coordinates is not None:
+            own.add_to(scores, coordinates)
         return scores
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
         totals, penalty = self.moments.totals(), self.options.ease * STRENGTHS[self.strength]
         weight, bias = lda(totals, penalty / (1 + penalty), rounding=ROUNDING)
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
-        if self.own is None or self.directions is None or not bool((self.own.table.rows[:, 0] > 1).any()):
+        if self.own is None or not bool((self.own.table.rows[:, 0] > 1).any()):
             return head, None
         return head, self.own.terms(self.options.trust, penalty)
 

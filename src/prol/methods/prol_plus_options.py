@@ -10,8 +10,8 @@ from prol.parts.own_covariances import packed_length, widest
 
 PLANNED_CLASSES = 100
 """Classes that a budget is divided for; with more of them each has fewer directions of its own."""
-OWN_SHARE = 1 / 3
-"""Share of the budget for own covariances, and most that they ever take."""
+OWN_SHARE, WHOLE_SHARE = 1 / 3, 0.55
+"""Share of the budget for own covariances, and that which they may have if it holds them in all directions."""
 LINEAR_SHARE = 0.6
 """Most of the features that may be the blocks' own; the others are random ones."""
 NUMBER = 4
@@ -37,7 +37,7 @@ class PROLPlusOptions:
     """Samples for each of these directions with which a class's own covariance weighs as much as the shared one."""
     ease: float = 0.1
     """Shrinkage as a share of the penalty that cross-validation finds best for ridge regression."""
-    adapt_steps: int = 100
+    adapt_steps: int = 400
     """Most steps in which the LayerNorms are tuned, all in the first task; 0 for none."""
     adapt_lr: float = 0.002
     """Where the rate begins, to fall to zero by a cosine over `adapt_steps`."""
@@ -93,18 +93,24 @@ def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
 
 def _fitted(options: PROLPlusOptions, budget_mb: float, width: int, depth: int) -> Widths | None:
     numbers = int(budget_mb * 1e6 / NUMBER)
-    planned = int(OWN_SHARE * numbers) // PLANNED_CLASSES
-    own = widest(planned) if options.own is None else min(options.own, widest(planned))
     total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
     while total > 0:
         blocks = min(options.blocks, depth, int(LINEAR_SHARE * total) // (2 * width))
         linear = 2 * blocks * width
-        gram, by_class = total * (total + stripe) // 2, 2 * total + packed_length(min(own, linear))  # sums and head
-        if gram + PLANNED_CLASSES * by_class + linear * (min(own, linear) + 2) <= numbers:
+        own = _own(options.own, numbers, linear)
+        gram, by_class = total * (total + stripe) // 2, 2 * total + packed_length(own)  # sums and head
+        directions = linear * own if own < linear else 0
+        if gram + PLANNED_CLASSES * by_class + directions + 2 * linear <= numbers:
             break
         total -= 1
     if total == 0 or blocks < 1:
         return None
-    own = min(own, linear)
     random = total - linear if options.features is None else options.features
     return Widths(blocks, linear, random, own, PLANNED_CLASSES * packed_length(own) * NUMBER if own else 0, stripe)
+
+
+def _own(asked: int | None, numbers: int, linear: int) -> int:
+    """In how many of so many directions a class has a covariance of its own."""
+    share, whole = (widest(int(part * numbers) // PLANNED_CLASSES) for part in (OWN_SHARE, WHOLE_SHARE))
+    most = linear if whole >= linear else share
+    return most if asked is None else min(asked, most)

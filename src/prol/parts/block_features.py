@@ -12,8 +12,8 @@ from prol.parts.moments import Totals
 
 PRIOR = 5
 """Samples for which the mean variance of a chunk's features counts in each of them."""
-
-
+FEW = 5
+"""Samples below which a mean would tell what they are."""
 COPIES = 1e-9
 """Share of the mean square below which a variance over samples is none."""
 
@@ -39,12 +39,21 @@ class Scale:
     inverse: Tensor
 
     @classmethod
-    def of(cls, features: Tensor) -> Scale:
-        """As found in features `[B, L]`; where those are few, deviations lean towards one for all."""
+    def of(cls, features: Tensor, blocks: int) -> Scale:
+        """As found in features `[B, L]`; where those are few, deviations lean towards one for all.
+
+        Of a handful of samples, only one mean and one deviation for each block: nothing of a sample is kept for ever.
+        """
         x = features.double()
+        if len(x) < FEW:
+            by_block = x.view(len(x), blocks, -1)
+            like = torch.ones_like(by_block[0])
+            mean = (by_block.mean((0, 2)).unsqueeze(1) * like).flatten()
+            variance = (by_block.var((0, 2), correction=0).unsqueeze(1) * like).flatten()
+            return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))
         mean, variance = x.mean(0), x.var(0, correction=0)
         typical = variance.mean()
-        if float(typical) <= COPIES * float(x.square().mean()):  # one sample, or copies of it: how features differ
+        if float(typical) <= COPIES * float(x.square().mean()):  # copies of one image: how features differ
             typical = x.var(correction=0)
         variance = (len(x) * variance + PRIOR * typical) / (len(x) + PRIOR)
         return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))

@@ -65,6 +65,16 @@ class Moments:
         self.sums.rows[touched] += member.to(x) @ x
         self.counts.rows[touched] += member.sum(1)
 
+    def shift(self, step: Tensor) -> None:
+        """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""
+        d, counts = step.to(self.blocks[0].dtype), self.counts.rows.to(self.blocks[0].dtype)
+        half = self.sums.rows.sum(0) + counts.sum() / 2 * d
+        left, right = torch.stack([half, d]), torch.stack([d, half])
+        for block in self.blocks:
+            height, end = block.shape
+            block.addmm_(left[:, end - height : end].T, right[:, :end])
+        self.sums.rows.addr_(counts, d)
+
     def absorb(self, other: Moments) -> None:
         """Takes in all that another one of the same shape has seen."""
         for mine, theirs in zip(self.tensors().values(), other.tensors().values(), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,8 +11,9 @@ from torch import Tensor
 from prol.parts.prototypes import classmates
 from prol.parts.rows import RowTable
 
-AT_ONCE = 64
-"""Classes, or samples, that are worked on together, so that memory does not grow with their number."""
+SAMPLES_AT_ONCE = 64
+NUMBERS_AT_ONCE = 2**24
+"""Samples, or numbers of covariances, that are worked on together, so that memory does not grow with the classes."""
 FLOOR = 1e-4
 """Least share of the mean variance that is added to variances."""
 ROUNDING = 1e-5
@@ -41,7 +43,8 @@ class OwnCovariances:
         """Takes in coordinates `[B, K]`, or more than are kept, of the class rows `[B]`."""
         x = torch.cat([torch.ones_like(coordinates[:, :1]), coordinates[:, : self.width]], dim=1)
         low, high = torch.tril_indices(self.width + 1, self.width + 1, device=x.device)
-        for u, of in zip(torch.split(x.to(self.table.buffer.dtype), AT_ONCE), torch.split(rows, AT_ONCE), strict=True):
+        few = partial(torch.split, split_size_or_sections=SAMPLES_AT_ONCE)
+        for u, of in zip(few(x.to(self.table.buffer.dtype)), few(rows), strict=True):
             mates, first = classmates(of)
             self.table.add(of, mates.to(u) @ (u[:, low] * u[:, high]), first)
 
@@ -57,7 +60,10 @@ class OwnCovariances:
         """
         counts = self.table.rows[:, 0].double()
         own, every = (counts > 1).nonzero().squeeze(1), torch.arange(len(counts), device=counts.device)
-        pooled = torch.stack([self._gaussians(part)[1].sum(0) for part in torch.split(every, AT_ONCE)]).sum(0)
+        at_once = classes_at_once(self.width)
+        pooled = counts.new_zeros(self.width, self.width)
+        for part in torch.split(every, at_once):
+            pooled += self._gaussians(part)[1].sum(0)
         pooled /= counts.sum().clamp(min=1)
         # Where samples of a class are nearly copies, what is left of the products is rounding.
         rounding = ROUNDING * self._mean_square(counts)
@@ -65,7 +71,7 @@ class OwnCovariances:
         identity = torch.eye(self.width).to(pooled)
         whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(pooled), identity, upper=False)
         means, inverses, volumes = [], [], []
-        for part in torch.split(own, AT_ONCE):
+        for part in torch.split(own, at_once):
             mean, scatter = self._gaussians(part)
             count = counts[part].view(-1, 1, 1)
             share = count / (count + trust * self.width)
@@ -109,12 +115,18 @@ class OwnTerms:
     def add_to(self, scores: Tensor, coordinates: Tensor) -> None:
         """Adds the terms for coordinates `[B, K]`, or more than are kept, to scores `[B, C]` in place."""
         z = coordinates[:, : len(self.whiten)].float() @ self.whiten.T
-        for start in range(0, len(self.classes), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
+        at_once = classes_at_once(max(len(self.whiten), len(z)))
+        for start in range(0, len(self.classes), at_once):
+            part = slice(start, start + at_once)
             apart = (z.unsqueeze(0) - self.means[part].unsqueeze(1)).transpose(1, 2)  # [R, K, B]
             own, shared = (self.inverses[part] @ apart).square().sum(1), apart.square().sum(1)
             terms = (shared - own) / 2 - self.volumes[part].unsqueeze(1)
             scores[:, self.classes[part]] += terms.T.to(scores)
+
+
+def classes_at_once(width: int) -> int:
+    """Of how many classes square matrices of this width are worked on together."""
+    return max(1, NUMBERS_AT_ONCE // max(1, width * width))
 
 
 def packed_length(width: int) -> int:
