@@ -132,7 +132,8 @@ class PROLPlus(TaskLearner):
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
             blocks, moved, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
             self._take_in(blocks, rows)
-            self._carry_along(blocks, moved)
+            if o.carry:
+                self._carry_along(blocks, moved)
             told = {"adapt": loss, "rate": rate}
         self._choose()
         self._last = told
@@ -160,7 +161,7 @@ class PROLPlus(TaskLearner):
     def _choose(self) -> None:
         """The shrinkage whenever samples have doubled, and once the directions of own covariances."""
         w = self.widths
-        choose = self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at)
+        choose = self.options.penalty is None and self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at)
         begin = 0 < w.own < w.linear and self.directions is None and self.seen >= ENOUGH
         if choose or begin:
             totals = self.moments.totals()
@@ -195,17 +196,22 @@ class PROLPlus(TaskLearner):
         return scores
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
-        totals, penalty = self.moments.totals(), self.options.ease * STRENGTHS[self.strength]
+        totals, penalty = self.moments.totals(), self._penalty()
         weight, bias = lda(totals, penalty / (1 + penalty), rounding=ROUNDING)
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
         if self.own is None or not bool((self.own.table.rows[:, 0] > 1).any()):
             return head, None
         return head, self.own.terms(self.options.trust, penalty)
 
+    def _penalty(self) -> float:
+        """What is added to variances, in units of their mean."""
+        o = self.options
+        return o.ease * STRENGTHS[self.strength] if o.penalty is None else o.penalty
+
     # Counting, saving
 
     def report(self) -> dict[str, float]:
-        return self._last | {"shrinkage": self.options.ease * STRENGTHS[self.strength]}
+        return self._last | {"shrinkage": self._penalty()}
 
     def footprint(self) -> Footprint:
         head = torch.empty(len(self.classes), self.widths.all + 1, device="meta", dtype=torch.float32)

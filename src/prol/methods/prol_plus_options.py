@@ -37,10 +37,14 @@ class PROLPlusOptions:
     """Samples for each of these directions with which a class's own covariance weighs as much as the shared one."""
     ease: float = 0.1
     """Shrinkage as a share of the penalty that cross-validation finds best for ridge regression."""
+    penalty: float | None = None
+    """A shrinkage to use instead, in units of the features' mean variance; by default cross-validation decides."""
     adapt_steps: int = 400
     """Most steps in which the LayerNorms are tuned, all in the first task; 0 for none."""
     adapt_lr: float = 0.002
     """Where the rate begins, to fall to zero by a cosine over `adapt_steps`."""
+    carry: bool = True
+    """Whether what was seen moves along with the network while that is tuned."""
     input_range: InputRange = "backbone"
     crop_pct: float | None = None
     task_min_classes: int = 2
@@ -54,8 +58,9 @@ class PROLPlusOptions:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be 0 or more, got {value}")
-        for name in ("budget_mb", "frequency", "trust", "ease", "adapt_lr"):
-            if not 0 < getattr(self, name) < float("inf"):
+        for name in ("budget_mb", "frequency", "trust", "ease", "penalty", "adapt_lr"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be a finite number above 0, got {getattr(self, name)}")
 
 
