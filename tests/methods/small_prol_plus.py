@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from small_streams import pictures
+import pytest
+from small_streams import pictures, tensors
 from torch import Tensor
 
 import prol
 from prol.backbones import ViT, evaluation_input
+from prol.methods import prol_plus
 from prol.methods.prol_plus import PROLPlus
 from prol.parts.block_features import block_features
 
 SMALL = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}
+WHOLE = {"budget_mb": 7, "own": None}
+"""Besides these: room for own covariances in all directions of one block."""
 TASKS = ([0, 1, 2], [3, 4, 5])
+CLASSES = TASKS[0] * 2
+
+
+def begin_early(monkeypatch: pytest.MonkeyPatch, enough: int = 12, first_choice: int = 32) -> None:
+    """Directions are fixed, and the shrinkage is chosen, after fewer samples than in earnest."""
+    monkeypatch.setattr(prol_plus, "ENOUGH", enough)
+    monkeypatch.setattr(prol_plus, "FIRST_CHOICE", first_choice)
 
 
 def make(vit: ViT, seed: int = 0, **options: Any) -> PROLPlus:
@@ -32,6 +43,13 @@ def teach(learner: PROLPlus, steps: int = 4) -> PROLPlus:
     return learner
 
 
+def learn(learner: PROLPlus, steps: int, classes: Sequence[int] = CLASSES, first: int = 0) -> PROLPlus:
+    """So many chunks of these classes, numbered from `first` on."""
+    for step in range(first, first + steps):
+        learner.learn(pictures(classes, seed=step), list(classes))
+    return learner
+
+
 def answers(learner: PROLPlus) -> list[Any]:
     """What it takes images of the kinds 0 to 5 for."""
     scores = learner.predict(pictures(list(range(6)), seed=7))
@@ -42,3 +60,7 @@ def blocks_of(vit: ViT, images: object, taps: Sequence[int]) -> Tensor:
     """Block features as a network gives them."""
     inputs = evaluation_input(vit.read(images), vit.preprocessing, vit.device, vit.dtype)
     return block_features(vit.encode(vit.embed(inputs), taps=taps)).detach()
+
+
+def norms(learner: PROLPlus) -> dict[str, Tensor]:
+    return {name: t for name, t in tensors(learner).items() if name.startswith("tuning/norm/")}

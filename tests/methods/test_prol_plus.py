@@ -1,4 +1,4 @@
-"""PROL+: its scores against Gaussians written out, and what it fixes or chooses when."""
+"""PROL+: its scores against Gaussians written out, its random layer and its scale."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_prol_plus import answers, blocks_of, make, teach
+from small_prol_plus import WHOLE, answers, begin_early, blocks_of, make, teach
 from small_streams import pictures, same_state, tensors
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from prol.backbones import ViT
 from prol.methods.prol_plus import PROLPlus
-from prol.parts.block_features import Scale, principal_directions
-from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
+from prol.parts.block_features import Scale
+from prol.parts.cross_validation import STRENGTHS
 from prol.parts.own_covariances import ROUNDING
 
 TEST = pictures(list(range(6)), seed=7)
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_early(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +40,9 @@ TEST = pictures(list(range(6)), seed=7)
         {"blocks": 2},
         {"features": None, "own": None},
         {"own": 1},
+        WHOLE,
+        {"carry": False},
+        {"penalty": 0.01},
     ],
     ids=str,
 )
@@ -84,23 +92,33 @@ def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalt
     return torch.stack(ratios, dim=1)
 
 
-@pytest.mark.parametrize("own", [0, 6])
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_scores_are_log_densities_up_to_what_classes_share(tiny: ViT, blocks: int, own: int) -> None:
-    """The directions of own covariances are those of the first chunk; what they hold comes from the others."""
-    learner = taught_plainly(tiny, list(range(60)), [0, 20, 45, 60], blocks=blocks, own=own, trust=0.5, ease=0.3)
+@pytest.mark.parametrize("options", [{"own": 0}, {"own": 6}, {"own": 6, "penalty": 0.07}, WHOLE], ids=str)
+def test_scores_are_log_densities_up_to_what_classes_share(
+    tiny: ViT, monkeypatch: pytest.MonkeyPatch, blocks: int, options: dict[str, Any]
+) -> None:
+    """The directions of own covariances are those of the first chunk, what they hold comes from the others.
+
+    Where they are all directions, they hold the first chunk too.
+    """
+    begin_early(monkeypatch, enough=20)
+    options = options | ({"budget_mb": 26} if blocks == 2 and options == WHOLE else {})
+    learner = taught_plainly(tiny, list(range(60)), [0, 20, 45, 60], blocks=blocks, trust=0.5, ease=0.3, **options)
+    width, own = 2 * blocks * tiny.width, learner.widths.own
+    assert own == (width if options["own"] is None else options["own"])
     taps, rows = list(range(tiny.depth - blocks, tiny.depth)), torch.tensor(KINDS)
-    scale = Scale.of(blocks_of(tiny, IMAGES[:20], taps))
+    scale = Scale.of(blocks_of(tiny, IMAGES[:20], taps), blocks)
     linear, probes = (scale.apply(blocks_of(tiny, images, taps)) for images in (IMAGES, TEST))
-    penalty = 0.3 * STRENGTHS[learner.strength]
+    penalty = options.get("penalty", 0.3 * STRENGTHS[learner.strength])
     phi = embedded(learner, linear)
     means, covariance = within(phi, rows)
     shared = shrunk(covariance, penalty, (1 + penalty) ** 0.5 * phi) / (1 + penalty)
     gaussians = [MultivariateNormal(mean, shared) for mean in means]
     expected = torch.stack([gaussian.log_prob(embedded(learner, probes)) for gaussian in gaussians], dim=1)
     if own:
+        begun = 0 if own == width else 20
         to_u = torch.linalg.svd(linear[:20] - linear[:20].mean(0))[2][:own].T
-        ratios = own_log_ratios(linear[20:] @ to_u, rows[20:], probes @ to_u, 0.5, penalty)
+        ratios = own_log_ratios(linear[begun:] @ to_u, rows[begun:], probes @ to_u, 0.5, penalty)
         assert ratios.std() > 0.01 * expected.std()
         expected = expected + ratios
     found = learner.predict(TEST).double()
@@ -127,27 +145,32 @@ def test_the_random_layer_is_redrawn_from_the_seed_and_not_stored(tiny: ViT) -> 
 
 
 @pytest.mark.parametrize("adapt_steps", [0, 200])
-def test_the_first_chunk_alone_sets_the_scale(tiny: ViT, adapt_steps: int) -> None:
-    """As the untouched backbone sees it, also where it is being tuned."""
-    learner = make(tiny, adapt_steps=adapt_steps, adapt_lr=0.1)
-    learner.learn(IMAGES[:9], KINDS[:9])
-    expected = Scale.of(blocks_of(tiny, IMAGES[:9], [tiny.depth - 1]).float())
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("count", [1, 4, 5, 9])
+def test_the_first_chunk_alone_sets_the_scale(tiny: ViT, adapt_steps: int, blocks: int, count: int) -> None:
+    """As the untouched backbone sees it, also where it is being tuned; of a few images, only by blocks."""
+    learner = make(tiny, adapt_steps=adapt_steps, adapt_lr=0.1, blocks=blocks)
+    learner.learn(IMAGES[:count], KINDS[:count])
+    taps = list(range(tiny.depth - blocks, tiny.depth))
+    expected = Scale.of(blocks_of(tiny, IMAGES[:count], taps).float(), blocks)
     assert learner.scale is not None
     torch.testing.assert_close(learner.scale.mean, expected.mean)
     torch.testing.assert_close(learner.scale.inverse, expected.inverse)
+    assert len(learner.scale.mean.unique()) == blocks or count >= 5
     before = learner.scale
-    teach(learner)
+    teach(learner, steps=2)
     assert learner.scale is before
 
 
+@pytest.mark.parametrize("options", [{}, WHOLE], ids=["some directions", "all directions"])
 @given(cuts=st.sets(st.integers(13, 29), max_size=5), order=st.permutations(range(12, 30)))
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_after_the_first_chunk_neither_chunks_nor_their_order_matter(
-    tiny: ViT, cuts: set[int], order: list[int]
+    tiny: ViT, options: dict[str, Any], cuts: set[int], order: list[int]
 ) -> None:
     first = list(range(12))
-    whole = taught_plainly(tiny, list(range(30)), [0, 12, 30])
-    parts = taught_plainly(tiny, first + order, [0, 12, *sorted(cuts), 30])
+    whole = taught_plainly(tiny, list(range(30)), [0, 12, 30], **options)
+    parts = taught_plainly(tiny, first + order, [0, 12, *sorted(cuts), 30], **options)
     expected = whole.predict(TEST)[:, :3]
     limit = 1e-3 * float(expected.abs().max())
     torch.testing.assert_close(parts.predict(TEST)[:, :3], expected, rtol=1e-3, atol=limit)
@@ -160,42 +183,3 @@ def test_one_image_chunks_give_the_same_statistics(tiny: ViT) -> None:
     for name, tensor in tensors(whole).items():
         torch.testing.assert_close(tensors(single)[name], tensor, rtol=1e-4, atol=1e-4)
     assert answers(single)[:4] == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("adapt_steps", [0, 5])
-def test_own_covariances_begin_when_the_network_stands_still_and_enough_was_seen(tiny: ViT, adapt_steps: int) -> None:
-    learner = make(tiny, adapt_steps=adapt_steps, own=6)
-    assert learner.own is not None
-    for step in range(10):
-        learner.learn(pictures([0, 1, 2, 2], seed=step), [0, 1, 2, 2])
-        begun = step >= max(2, adapt_steps)  # twelve samples, two for each direction
-        assert (learner.directions is not None) == begun
-        if step == max(2, adapt_steps):
-            expected = principal_directions(learner.moments.totals(), 2 * tiny.width, 6).float()
-        if begun:
-            assert torch.equal(learner.directions, expected)
-        since = max(0, step - max(2, adapt_steps))
-        assert learner.own.table.rows[:, 0].tolist() == [since, since, 2 * since]
-        assert learner.predict(TEST).isfinite().all()
-
-
-@pytest.mark.parametrize("asked", [False, True])
-def test_the_strength_is_chosen_while_learning_whenever_samples_have_doubled(tiny: ViT, asked: bool) -> None:
-    learner, chosen, expected = make(tiny, adapt_steps=0), [], []
-    for start in range(0, 60, 5):
-        learner.learn(pictures(KINDS[start : start + 5] * 3, seed=start), KINDS[start : start + 5] * 3)
-        if asked:
-            before, meta = learner.state()
-            learner.predict(TEST)
-            after, meta_after = learner.state()
-            assert meta == meta_after
-            assert all(torch.equal(before[name], after[name]) for name in before)
-        if learner.chosen_at == learner.seen:
-            chosen.append((learner.seen, learner.strength))
-            expected.append((learner.seen, choose_strength(learner.moments.totals())))
-        elif not chosen:
-            assert (learner.chosen_at, learner.strength) == (0, FIRST)
-        else:
-            assert (learner.chosen_at, learner.strength) == chosen[-1]
-    assert chosen == expected
-    assert [seen for seen, _ in chosen] == [45, 90, 180]  # in steps of 15, from 32 on

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prol.backbones import Encoded, ViT
 from prol.parts.block_features import (
+    FEW,
     PRIOR,
     Scale,
     block_features,
@@ -53,47 +54,82 @@ def test_the_last_blocks_end_with_the_last(tiny: ViT) -> None:
     assert list(last_blocks(tiny, tiny.depth)) == list(range(tiny.depth))
 
 
-@given(count=st.integers(2, 30), width=st.integers(1, 6), seed=st.integers(0, 50))
+@given(count=st.integers(5, 30), width=st.integers(1, 3), blocks=st.integers(1, 3), seed=st.integers(0, 50))
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_a_deviation_leans_towards_that_of_all_by_five_samples(count: int, width: int, seed: int) -> None:
-    x = 4 + noise(count, width, seed=seed) * torch.linspace(0.1, 3, width).double()
-    scale = Scale.of(x)
+def test_a_deviation_leans_towards_that_of_all_by_five_samples(count: int, width: int, blocks: int, seed: int) -> None:
+    """The blocks do not matter where there are samples enough."""
+    wide = width * blocks
+    x = 4 + noise(count, wide, seed=seed) * torch.linspace(0.1, 3, wide).double()
+    scale = Scale.of(x, blocks)
     variances = [float((column - column.mean()).square().mean()) for column in x.T]
-    typical = sum(variances) / width
+    typical = sum(variances) / wide
     expected = [((count * own + PRIOR * typical) / (count + PRIOR)) ** -0.5 for own in variances]
     torch.testing.assert_close(scale.mean, x.mean(0))
     torch.testing.assert_close(scale.inverse, torch.tensor(expected).double())
     torch.testing.assert_close(scale.apply(x), (x - x.mean(0)) * torch.tensor(expected).double())
 
 
+@given(count=st.integers(1, 4), width=st.integers(2, 6), blocks=st.integers(1, 4), seed=st.integers(0, 50))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_of_fewer_than_five_samples_each_block_has_one_mean_and_one_deviation(
+    count: int, width: int, blocks: int, seed: int
+) -> None:
+    x = noise(count, width * blocks, seed=seed) + torch.arange(blocks).double().repeat_interleave(width)
+    scale = Scale.of(x, blocks)
+    for block in range(blocks):
+        own = slice(block * width, (block + 1) * width)
+        numbers = x[:, own].flatten()
+        mean = float(numbers.sum()) / len(numbers)
+        deviation = (sum((float(number) - mean) ** 2 for number in numbers) / len(numbers)) ** 0.5
+        torch.testing.assert_close(scale.mean[own], torch.full((width,), mean).double())
+        torch.testing.assert_close(scale.inverse[own], torch.full((width,), 1 / deviation).double())
+    torch.testing.assert_close(scale.apply(x), (x - scale.mean) * scale.inverse)
+
+
+@pytest.mark.parametrize(("count", "distinct"), [(1, 3), (FEW - 1, 3), (FEW, 60), (30, 60)])
+def test_no_feature_of_a_few_samples_is_kept(count: int, distinct: int) -> None:
+    assert FEW == 5
+    x = noise(count, 60)
+    scale = Scale.of(x, 3)
+    assert len(scale.mean.unique()) == len(scale.inverse.unique()) == distinct
+    assert scale.mean.shape == scale.inverse.shape == (60,)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_few_images_that_differ_but_in_a_blocks_mean_and_variance_have_one_scale(count: int) -> None:
+    """So the scale does not tell which of them was seen."""
+    one, other = noise(count, 2, 30), noise(count, 2, 30, seed=1).exp()
+    other = (other - other.mean((0, 2), keepdim=True)) / other.std((0, 2), correction=0, keepdim=True)
+    other = other * one.std((0, 2), correction=0, keepdim=True) + one.mean((0, 2), keepdim=True)
+    assert (one - other).abs().mean() > 0.1
+    found, expected = (Scale.of(x.flatten(1), 2) for x in (other, one))
+    torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.inverse, expected.inverse, rtol=1e-12, atol=0)
+
+
 def test_with_many_samples_every_feature_has_mean_zero_and_deviation_one() -> None:
     x = noise(5000, 3) * torch.tensor([0.1, 1.0, 20.0]).double() + torch.tensor([5.0, -3.0, 100.0]).double()
-    found = Scale.of(x).apply(x)
+    found = Scale.of(x, 1).apply(x)
     torch.testing.assert_close(found.mean(0), torch.zeros(3).double(), rtol=0, atol=1e-9)
     # the smallest has a share of what is typical: 5 samples of variance 134 among 5000 of 0.01
     torch.testing.assert_close(found.std(0)[1:], torch.ones(2).double(), rtol=0.1, atol=0)
     assert 0 < found.std(0)[0] < 0.5
 
 
+@pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_the_unit_of_features_does_not_matter(count: int) -> None:
+def test_the_unit_of_features_does_not_matter(count: int, blocks: int) -> None:
     x, probes = noise(count, 6), noise(9, 6, seed=1)
-    plain, scaled = Scale.of(x).apply(probes), Scale.of(1000 * x + 3).apply(1000 * probes + 3)
+    plain, scaled = Scale.of(x, blocks).apply(probes), Scale.of(1000 * x + 3, blocks).apply(1000 * probes + 3)
     torch.testing.assert_close(plain, scaled)
 
 
-def test_of_one_image_the_spread_over_features_stands_for_that_over_images() -> None:
+@pytest.mark.parametrize("count", [5, 9])
+def test_of_copies_the_spread_over_features_stands_for_that_over_images(count: int) -> None:
     x = noise(1, 50)
-    scale = Scale.of(x)
-    assert torch.equal(scale.mean, x[0])
-    expected = (PRIOR * x.var(correction=0) / (1 + PRIOR)).rsqrt()
-    torch.testing.assert_close(scale.inverse, expected.expand(50))
-
-
-def test_copies_are_scaled_as_one_image() -> None:
-    x = noise(1, 50)
-    inverse = Scale.of(x.repeat(4, 1)).inverse
-    torch.testing.assert_close(inverse, (PRIOR * x.var(correction=0) / (4 + PRIOR)).rsqrt().expand(50))
+    scale = Scale.of(x.repeat(count, 1), 2)
+    torch.testing.assert_close(scale.mean, x[0])
+    torch.testing.assert_close(scale.inverse, (PRIOR * x.var(correction=0) / (count + PRIOR)).rsqrt().expand(50))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -107,16 +143,25 @@ def test_features_that_are_not_finite_are_refused(value: float) -> None:
 
 def test_a_feature_that_never_changes_has_a_finite_scale() -> None:
     x = torch.cat([noise(8, 3), torch.full((8, 1), 7.0).double()], dim=1)
-    scale = Scale.of(x)
+    scale = Scale.of(x, 2)
     assert scale.inverse.isfinite().all()
     torch.testing.assert_close(scale.apply(x)[:, 3], torch.zeros(8).double())
 
 
-def test_float32_is_averaged_in_float64_and_stays_float32() -> None:
-    x = (1e4 + noise(1000, 4)).float()
-    scale = Scale.of(x)
+def test_a_block_that_is_the_same_everywhere_has_a_finite_scale() -> None:
+    x = torch.cat([noise(2, 3), torch.full((2, 3), 7.0).double()], dim=1)
+    scale = Scale.of(x, 2)
+    assert scale.inverse.isfinite().all()
+    assert not scale.apply(x)[:, 3:].any()
+
+
+@pytest.mark.parametrize("count", [3, 1000])
+def test_float32_is_averaged_in_float64_and_stays_float32(count: int) -> None:
+    x = (1e4 + noise(count, 4)).float()
+    scale, exact = Scale.of(x, 2), Scale.of(x.double(), 2)
     assert scale.mean.dtype == scale.inverse.dtype == scale.apply(x).dtype == torch.float32
-    torch.testing.assert_close(scale.inverse, Scale.of(x.double()).inverse.float())
+    torch.testing.assert_close(scale.mean, exact.mean.float(), rtol=1e-7, atol=0)
+    torch.testing.assert_close(scale.inverse, exact.inverse.float())
 
 
 @given(count=st.integers(12, 40), linear=st.integers(1, 6), kept=st.integers(1, 6), seed=st.integers(0, 50))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from largest import Largest, homes
 
 from prol.parts.moments import BLOCK, Moments, Totals, TwinMoments
 
@@ -82,27 +80,58 @@ def test_block_rows_of_any_height_hold_the_same_in_half_the_room_and_half_a_bloc
     assert sum(block.numel() for block in moments.blocks) <= width * (width + min(height, width)) / 2
 
 
-class Largest(TorchDispatchMode):
-    """Notes how many numbers the largest tensor holds that was made, not changed in place."""
-
-    def __init__(self, homes: set[int]) -> None:
-        super().__init__()
-        self.homes, self.numbers = homes, 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        if isinstance(made, Tensor) and made.untyped_storage().data_ptr() not in self.homes:
-            self.numbers = max(self.numbers, made.numel())
-        return made
-
-
 def test_a_step_makes_nothing_as_large_as_the_gram() -> None:
     moments = make(width=200)
-    homes = {tensor.untyped_storage().data_ptr() for tensor in moments.tensors().values()}
-    with Largest(homes) as largest:
+    where = homes(moments.tensors().values())
+    with Largest(where) as largest:
         moments.add(torch.ones(3, 200, dtype=torch.float64), ROWS[:3])
     assert 0 < largest.numbers <= 3 * 200
-    assert {tensor.untyped_storage().data_ptr() for tensor in moments.tensors().values()} == homes
+    assert homes(moments.tensors().values()) == where
+
+
+@given(
+    width=st.integers(1, 6),
+    height=st.integers(1, 9),
+    counts=st.tuples(st.integers(0, 23), st.integers(0, 23)),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_shift_is_as_if_it_had_been_added_to_each_sample_seen(
+    width: int, height: int, counts: tuple[int, int], seed: int
+) -> None:
+    """Also of none, of five classes the last of which is empty; what comes later is not shifted."""
+    first, then = sorted(counts)
+    x, moments = FEATURES[:, :width].clone(), Moments(width, CPU, torch.float64, height)
+    moments.add_classes(5)
+    steps = 3 * torch.randn(2, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    moments.add(x[:first], ROWS[:first])
+    moments.shift(steps[0])
+    x[:first] += steps[0]
+    close(moments.totals(), Totals.of(x[:first], ROWS[:first], 5), tolerance=1e-9)
+    moments.add(x[first:then], ROWS[first:then])
+    moments.shift(steps[1])
+    x[:then] += steps[1]
+    moments.add(x[then:], ROWS[then:])
+    close(moments.totals(), Totals.of(x, ROWS, 5), tolerance=1e-9)
+    assert not moments.totals().sums[4].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_shift_is_made_in_place_at_the_precision_of_the_store(dtype: torch.dtype) -> None:
+    """Stored numbers are far more than what is made for a shift of either precision."""
+    width, random = 200, torch.Generator().manual_seed(2)
+    x, step = (torch.randn(size, width, generator=random, dtype=torch.float64) for size in (23, 1))
+    moments = Moments(width, CPU, dtype, height=32)
+    moments.add_classes(5)
+    moments.add(x, ROWS)
+    where = homes(moments.tensors().values())
+    with Largest(where) as largest:
+        moments.shift(step[0])
+    assert 0 < largest.numbers <= 2 * width
+    assert homes(moments.tensors().values()) == where
+    assert {block.dtype for block in moments.blocks} == {moments.sums.rows.dtype} == {dtype}
+    assert moments.counts.rows.dtype == torch.float64
+    close(moments.totals(), Totals.of(x + step, ROWS, 5), tolerance=1e-4 if dtype == torch.float32 else 1e-11)
 
 
 def test_classes_may_come_at_any_time() -> None:

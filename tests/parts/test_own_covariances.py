@@ -8,14 +8,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from largest import Largest, homes
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from prol.parts import own_covariances
 from prol.parts.own_covariances import (
-    SAMPLES_AT_ONCE,
     FLOOR,
+    NUMBERS_AT_ONCE,
     ROUNDING,
+    SAMPLES_AT_ONCE,
     OwnCovariances,
+    classes_at_once,
     packed_length,
     unpacked_products,
     widest,
@@ -159,14 +163,53 @@ def test_a_floor_of_nothing_is_a_little() -> None:
     assert torch.equal(with_none.inverses, with_little.inverses)
 
 
-def test_many_classes_are_as_if_each_were_alone() -> None:
-    classes = SAMPLES_AT_ONCE + 7
-    u, rows = samples(6 * classes, classes=classes)
-    assert (torch.bincount(rows, minlength=classes)[SAMPLES_AT_ONCE:] > 1).any()
-    probes, scores = samples(9, seed=1)[0], torch.zeros(9, classes)
-    taught(u, rows, classes).terms(5.0, 0.1).add_to(scores, probes)
-    expected = expected_terms(u, rows, probes, 5.0, 0.1, classes)
-    torch.testing.assert_close(scores.double(), expected, rtol=1e-3, atol=1e-3)
+@given(numbers=st.integers(1, 10**6), width=st.integers(0, 300))
+@settings(derandomize=True)
+def test_as_many_classes_are_worked_on_at_once_as_numbers_allow_and_at_least_one(numbers: int, width: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_covariances, "NUMBERS_AT_ONCE", numbers)
+        found = classes_at_once(width)
+    assert found >= 1
+    assert found == 1 or found * width * width <= numbers
+    assert (found + 1) * max(1, width) ** 2 > numbers
+
+
+MANY = 71
+"""Classes; some of them have no sample, some one, and most a covariance of their own."""
+
+
+@pytest.mark.parametrize("numbers", [1, 3 * WIDTH**2, 70 * WIDTH**2, NUMBERS_AT_ONCE], ids="{} at once".format)
+@pytest.mark.parametrize("probed", [1, 2, 9])
+def test_many_classes_are_as_if_each_were_alone(monkeypatch: pytest.MonkeyPatch, numbers: int, probed: int) -> None:
+    """However many of them are worked on at once: one, three, all but one, all."""
+    u, rows = samples(3 * MANY, classes=MANY)
+    counts = torch.bincount(rows, minlength=MANY)
+    assert [(counts == few).any() for few in (0, 1, 2)] == [True, True, True]
+    probes = samples(probed, seed=1)[0]
+    monkeypatch.setattr(own_covariances, "NUMBERS_AT_ONCE", numbers)
+    terms, scores = taught(u, rows, MANY).terms(5.0, 0.1), torch.zeros(probed, MANY)
+    terms.add_to(scores, probes)
+    assert terms.classes.tolist() == (counts > 1).nonzero().flatten().tolist()
+    expected = expected_terms(u, rows, probes, 5.0, 0.1, MANY)
+    torch.testing.assert_close(scores.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("probed", [1, 50])
+def test_what_solving_and_scoring_take_does_not_grow_with_the_classes(
+    monkeypatch: pytest.MonkeyPatch, probed: int
+) -> None:
+    """But for what is kept: neither where there are more directions than probes, nor the other way round."""
+    u, rows = samples(30 * MANY, classes=10 * MANY)
+    own, probes = taught(u, rows, 10 * MANY), samples(probed, seed=1)[0].float()
+    monkeypatch.setattr(own_covariances, "NUMBERS_AT_ONCE", 4 * WIDTH**2)
+    with Largest(homes([own.table.buffer])) as largest:
+        terms = own.terms(5.0, 0.1)
+    assert largest.numbers == terms.inverses.numel() > 5 * MANY * WIDTH**2
+    room, scores = 4 * max(WIDTH, probed) ** 2, torch.zeros(probed, 10 * MANY)
+    monkeypatch.setattr(own_covariances, "NUMBERS_AT_ONCE", room)
+    with Largest(homes([scores, *vars(terms).values()])) as largest:
+        terms.add_to(scores, probes)
+    assert 0 < largest.numbers <= room
 
 
 def test_by_the_chain_rule_a_score_becomes_that_of_a_gaussian_with_another_block() -> None:
