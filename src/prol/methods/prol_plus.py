@@ -20,15 +20,17 @@ from prol.parts.block_features import (
     block_features,
     last_blocks,
     principal_directions,
-    require_finite_features,
+    require_usable,
+    usable,
 )
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.parts.first_task import FirstTask
+from prol.parts.mean_shrinkage import steadied_lda
 from prol.parts.moments import Moments
 from prol.parts.own_covariances import ROUNDING, OwnCovariances, OwnTerms
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import cosine_features, normal, own_generator, uniform
-from prol.parts.solvers import SolvedHead, lda
+from prol.parts.solvers import SolvedHead
 from prol.parts.tasks import TaskClock
 
 FIRST_CHOICE = 128
@@ -51,16 +53,18 @@ class FirstBlocks(FirstTask):
 
     def step_and_look(self, inputs: Tensor, rows: Tensor, steps: int, rate: float) -> tuple[Tensor, Tensor, float]:
         """One step: features of blocks before and after it `[B, L]`, and the loss. If it ruins them, it is undone."""
-        norms = {name: norm.detach().clone() for name, norm in self.network.trained().items()}
+        tensors, meta = self.state()
+        kept = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         before, loss = self.step(inputs, rows, steps, rate)
-        after = self.look(inputs)[1]
-        try:
-            require_finite_features(after)
-        except ValueError:
-            for name, norm in self.network.trained().items():
-                norm.copy_(norms[name])
-            raise
-        return before.float(), after.float(), loss
+        before, after = before.float(), self.look(inputs)[1].float()
+        if not (usable(before) and usable(after)):
+            self.load_state(kept, meta)
+            require_usable(before)
+            raise ValueError(
+                f"step {steps + 1} of tuning, at the rate {rate:g}, ruins the network's features: "
+                "it is undone and the chunk not learnt; lower adapt_lr="
+            )
+        return before, after, loss
 
 
 class PROLPlus(TaskLearner):
@@ -126,7 +130,7 @@ class PROLPlus(TaskLearner):
         o, told = self.options, {}
         if self.tuning.over:
             blocks = self.tuning.look(inputs)[1].float()
-            require_finite_features(blocks)
+            require_usable(blocks)
             self._take_in(blocks, rows)
         else:
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
@@ -197,7 +201,7 @@ class PROLPlus(TaskLearner):
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
         totals, penalty = self.moments.totals(), self._penalty()
-        weight, bias = lda(totals, penalty / (1 + penalty), rounding=ROUNDING)
+        weight, bias = steadied_lda(totals, penalty, ROUNDING)
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
         if self.own is None or not bool((self.own.table.rows[:, 0] > 1).any()):
             return head, None

@@ -14,6 +14,8 @@ PRIOR = 5
 """Samples for which the mean variance of a chunk's features counts in each of them."""
 FEW = 5
 """Samples below which a mean would tell what they are."""
+LARGEST = 1e12
+"""Features beyond this are an accident, and their squares would soon be no numbers."""
 COPIES = 1e-9
 """Share of the mean square below which a variance over samples is none."""
 
@@ -71,9 +73,13 @@ def principal_directions(totals: Totals, linear: int, count: int) -> Tensor:
     return vectors.flip(1)[:, :count].contiguous()
 
 
-def require_finite_features(features: Tensor) -> None:
-    """Sums would never be rid of NaN or infinity again."""
-    if not bool(features.isfinite().all()):
+def usable(features: Tensor) -> bool:
+    """Whether sums of squares of features can be added up: they would never be rid of NaN or infinity again."""
+    return bool((features.abs() < LARGEST).all())
+
+
+def require_usable(features: Tensor) -> None:
+    if not usable(features):
         raise ValueError(
             "the backbone gives values that are not finite for an image of this chunk, which is not learnt: "
             "look at its weights and precision"

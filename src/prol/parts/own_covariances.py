@@ -14,6 +14,8 @@ from prol.parts.rows import RowTable
 SAMPLES_AT_ONCE = 64
 NUMBERS_AT_ONCE = 2**24
 """Samples, or numbers of covariances, that are worked on together, so that memory does not grow with the classes."""
+DOUBT = 150
+"""Samples of a class with which half as much is made of its own covariance as of one that has no end of them."""
 FLOOR = 1e-4
 """Least share of the mean variance that is added to variances."""
 ROUNDING = 1e-5
@@ -55,8 +57,9 @@ class OwnCovariances:
     def terms(self, trust: float, floor: float) -> OwnTerms:
         """What these covariances add to scores; see `OwnTerms`.
 
-        The covariance of a class of n samples is shrunk towards that within all classes: it weighs n / (n + trust K).
-        To the variances of the latter `floor` times their mean is added.
+        The covariance of a class of n samples is shrunk towards that within all classes: it weighs n / (n + trust K)
+        times n / (n + DOUBT), since in small classes the likelier covariance decides worse. To the
+        variances of the shared one `floor` times their mean is added.
         """
         counts = self.table.rows[:, 0].double()
         own, every = (counts > 1).nonzero().squeeze(1), torch.arange(len(counts), device=counts.device)
@@ -74,7 +77,7 @@ class OwnCovariances:
         for part in torch.split(own, at_once):
             mean, scatter = self._gaussians(part)
             count = counts[part].view(-1, 1, 1)
-            share = count / (count + trust * self.width)
+            share = count / (count + trust * self.width) * count / (count + DOUBT)
             ratio = whiten @ (scatter * (share / count)) @ whiten.T  # where the shared covariance is the identity
             factors = torch.linalg.cholesky((ratio + ratio.mT) / 2 + (1 - share) * identity)
             means.append((mean @ whiten.T).float())

@@ -81,26 +81,29 @@ def choose_ridge(fit: Totals, held: Totals) -> float:
     return STRENGTHS[best] * unit
 
 
-def lda(
-    totals: Totals, shrinkage: float | None = None, priors: bool = False, rounding: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Weights `[C, M]` and biases `[C]` of linear discriminant analysis with one covariance for all classes.
-
-    With class means μ: w_c = Σ⁻¹μ_c and b_c = -½ μ_cᵀΣ⁻¹μ_c, plus log(n_c / N) with `priors`. Σ is the pooled
-    covariance (G - Σ_c n_c μ_c μ_cᵀ) / N, shrunk by a fixed share or, without one, by OAS. `rounding` is the
-    share of the features' mean square up to which moments may be off; as much is added to each variance.
-    """
-    count = totals.counts.sum().clamp(min=1)
+def within_classes(totals: Totals) -> tuple[Tensor, Tensor]:
+    """Class means `[C, M]` and the covariance about them `[M, M]`, (G - Σ_c n_c μ_c μ_cᵀ) / N."""
     means = class_means(totals.sums, totals.counts)
     # In place where that can be: these matrices may be as large as what the device holds.
-    covariance = torch.addmm(totals.gram, means.T, totals.counts.unsqueeze(1) * means, alpha=-1).div_(count)
+    scatter = torch.addmm(totals.gram, means.T, totals.counts.unsqueeze(1) * means, alpha=-1)
+    return means, scatter.div_(totals.counts.sum().clamp(min=1))
+
+
+def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) -> tuple[Tensor, Tensor]:
+    """Weights `[C, M]` and biases `[C]` of linear discriminant analysis with one covariance for all classes.
+
+    With class means μ: w_c = Σ⁻¹μ_c and b_c = -½ μ_cᵀΣ⁻¹μ_c, plus log(n_c / N) with `priors`. Σ is the
+    covariance within classes, shrunk by a fixed share or, without one, by OAS.
+    """
+    count = totals.counts.sum().clamp(min=1)
+    means, covariance = within_classes(totals)
     spread, largest = covariance.diagonal().mean(), mean_square(totals) / float(count)
     if float(spread) <= NEGLIGIBLE * largest:  # one sample a class: nearest class mean
         covariance = largest * torch.eye(len(covariance), device=covariance.device, dtype=covariance.dtype)
     else:
         share = oas_share(covariance, float(count)) if shrinkage is None else shrinkage
         covariance.mul_(1 - share)
-        covariance.diagonal().add_(share * spread + rounding * largest)
+        covariance.diagonal().add_(share * spread)
     weight = torch.cholesky_solve(means.T, factor(covariance)).T
     bias = -0.5 * (means * weight).sum(1)
     return weight, bias + (totals.counts / count).log() if priors else bias
