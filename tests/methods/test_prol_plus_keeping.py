@@ -42,6 +42,23 @@ def test_copies_are_learnt_and_told_apart(tiny: ViT, adapt_steps: int, own: dict
     assert learner.predict(three).argmax(1).tolist() == [0, 1, 2]
 
 
+NO_INVERSE = pytest.mark.xfail(strict=True, raises=RuntimeError, reason="moments of nothing cannot be solved")
+
+
+@pytest.mark.parametrize("adapt_steps", [0, 200])
+@pytest.mark.parametrize("features", [20, pytest.param(0, marks=NO_INVERSE)])
+def test_after_copies_of_one_image_it_can_be_asked_and_others_may_follow(
+    tiny: ViT, adapt_steps: int, features: int
+) -> None:
+    """They set a scale at which their own features, but for random ones, are all zero."""
+    learner, three = make(tiny, adapt_steps=adapt_steps, features=features), pictures([0, 1, 2])
+    learner.learn([three[0]] * 9, [0] * 9)
+    assert learner.predict(three).isfinite().all()
+    for step in range(4):
+        learner.learn(pictures([0, 1, 2], seed=step), [0, 1, 2])
+    assert answers(learner)[:3] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("adapt_steps", [0, 2, 200])
 @pytest.mark.parametrize("own", [{}, WHOLE], ids=["some directions", "all directions"])
 def test_an_announced_class_of_which_nothing_was_seen_never_wins(

@@ -11,12 +11,14 @@ from torch import Tensor
 from prol.backbones import Encoded, ViT
 from prol.parts.block_features import (
     FEW,
+    LARGEST,
     PRIOR,
     Scale,
     block_features,
     last_blocks,
     principal_directions,
-    require_finite_features,
+    require_usable,
+    usable,
 )
 from prol.parts.moments import Totals
 
@@ -132,13 +134,23 @@ def test_of_copies_the_spread_over_features_stands_for_that_over_images(count: i
     torch.testing.assert_close(scale.inverse, (PRIOR * x.var(correction=0) / (count + PRIOR)).rsqrt().expand(50))
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_features_that_are_not_finite_are_refused(value: float) -> None:
-    x = noise(2, 3)
-    require_finite_features(x)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf, 1e12, -1e12, 1e30])
+def test_features_that_are_not_finite_or_huge_are_refused(value: float, dtype: torch.dtype) -> None:
+    x = noise(2, 3).to(dtype)
+    assert usable(x)
+    require_usable(x)
     x[1, 2] = value
+    assert not usable(x)
     with pytest.raises(ValueError, match=r"not finite .* which is not learnt"):
-        require_finite_features(x)
+        require_usable(x)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_of_the_largest_features_that_are_taken_squares_can_be_added_up_in_single_precision(sign: int) -> None:
+    x = torch.full((1000, 1), sign * 0.999 * LARGEST)
+    require_usable(x)
+    assert (1e6 * x.T @ x).isfinite().all()
 
 
 def test_a_feature_that_never_changes_has_a_finite_scale() -> None:

@@ -14,6 +14,7 @@ from torch.distributions import MultivariateNormal
 
 from prol.parts import own_covariances
 from prol.parts.own_covariances import (
+    DOUBT,
     FLOOR,
     NUMBERS_AT_ONCE,
     ROUNDING,
@@ -130,7 +131,7 @@ def covariances(u: Tensor, rows: Tensor, trust: float, floor: float, classes: in
     pooled = torch.stack(scatters).sum(0) / sum(counts)
     least = floor * pooled.diagonal().mean() + ROUNDING * u.square().mean()
     pooled = pooled + least * torch.eye(u.shape[1]).double()
-    shares = [count / (count + trust * u.shape[1]) for count in counts]
+    shares = [count / (count + trust * u.shape[1]) * count / (count + DOUBT) for count in counts]
     return pooled, [
         share * scatter / max(count, 1) + (1 - share) * pooled
         for share, scatter, count in zip(shares, scatters, counts, strict=True)
@@ -154,8 +155,18 @@ def test_terms_are_differences_of_two_gaussians(trust: float, floor: float) -> N
     probes, scores = samples(17, seed=1)[0], torch.full((17, CLASSES), 3.0)
     taught().terms(trust, floor).add_to(scores, probes)
     expected = expected_terms(U, ROWS, probes, trust, floor, CLASSES)
-    assert expected.abs().max() > 0.1
-    torch.testing.assert_close(scores.double(), 3 + expected, rtol=1e-4, atol=1e-4)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(scores.double(), 3 + expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "share"), [(2, 2 / 152), (50, 0.25), (150, 0.5), (1350, 0.9)])
+@pytest.mark.parametrize("trust", [1e-9, 25.0])
+def test_what_a_covariance_weighs_is_halved_for_a_class_of_150_samples(count: int, share: float, trust: float) -> None:
+    """Copies have a covariance of nothing, so what is left is the shared one's part."""
+    u = torch.cat([U, U[:1].expand(count, -1)])
+    terms = taught(u, torch.cat([ROWS, torch.full((count,), CLASSES)]), CLASSES + 1).terms(trust, 0.1)
+    expected = 1 - share * count / (count + trust * WIDTH)
+    torch.testing.assert_close(terms.inverses[-1], torch.eye(WIDTH) * expected**-0.5, rtol=1e-5, atol=1e-5)
 
 
 def test_a_floor_of_nothing_is_a_little() -> None:

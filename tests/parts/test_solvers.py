@@ -23,6 +23,7 @@ from prol.parts.solvers import (
     oas_share,
     recursive_least_squares,
     ridge,
+    within_classes,
 )
 
 CLASSES, WIDTH = 3, 5
@@ -91,6 +92,17 @@ def pooled_covariance() -> tuple[Tensor, Tensor]:
     means = torch.stack([FEATURES[row::CLASSES].mean(0) for row in range(CLASSES)])
     residuals = FEATURES - means[ROWS]
     return means, residuals.T @ residuals / len(ROWS)
+
+
+def test_within_classes_are_means_and_the_covariance_about_them() -> None:
+    """A class without samples has a mean of zero; what was given is not changed."""
+    totals, (means, covariance) = Totals.of(FEATURES, ROWS, CLASSES + 1), pooled_covariance()
+    gram = totals.gram.clone()
+    found = within_classes(totals)
+    torch.testing.assert_close(found[0], torch.cat([means, torch.zeros(1, WIDTH).double()]))
+    torch.testing.assert_close(found[1], covariance)
+    assert torch.equal(totals.gram, gram)
+    assert not any(part.any() for part in within_classes(Totals.of(FEATURES[:0], ROWS[:0], CLASSES)))
 
 
 @pytest.mark.parametrize("shrinkage", [None, 0.0, 0.3, 1.0])
