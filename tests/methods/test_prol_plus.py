@@ -17,6 +17,7 @@ from small_streams import pictures, same_state, tensors
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from own_gains import expected_gains
 from prol.backbones import ViT
 from prol.methods.prol_plus import PROLPlus
 from prol.parts import own_covariances
@@ -107,9 +108,9 @@ def compared(scores: Tensor) -> Tensor:
 
 
 def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalty: float) -> Tensor:
-    """log N(u; m, A) - log N(u; m, P) of each class, from its samples."""
+    """log N(u; m, A) - log N(u; m, P) of each class, from its samples, less what is to be expected."""
     means, pooled = within(u, rows)
-    pooled, ratios = shrunk(pooled, penalty, u), []
+    pooled, ratios, shares, covariances = shrunk(pooled, penalty, u), [], [], []
     for row in range(4):
         members = u[rows == row] - means[row]
         share = (
@@ -118,7 +119,10 @@ def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalt
         own = share * members.T @ members / len(members) + (1 - share) * pooled
         with_own, without = (MultivariateNormal(means[row], matrix).log_prob(probes) for matrix in (own, pooled))
         ratios.append(with_own - without)
-    return torch.stack(ratios, dim=1)
+        shares.append(share)
+        covariances.append(own)
+    counts = torch.bincount(rows, minlength=4).tolist()
+    return torch.stack(ratios, dim=1) - torch.tensor(expected_gains(covariances, pooled, shares, counts))
 
 
 @pytest.mark.parametrize("blocks", [1, 2])

@@ -201,8 +201,9 @@ def test_with_one_image_a_class_or_copies_of_it_the_nearest_wins(copies: int, ap
     """However little images differ: of noise nothing is known there, so there is none."""
     d = data([1] * 40, width=100)
     images = 3 * d.probes[0] + apart * torch.linspace(0.1, 2, 40).double().unsqueeze(1) * d.x
-    found = scored(Totals.of(images.repeat(copies, 1), d.rows.repeat(copies), 40), images, rounding=1e-5)
-    assert torch.equal(found.argmax(1), d.rows)
+    totals = Totals.of(images.repeat(copies, 1), d.rows.repeat(copies), 40)
+    for rounding in (0.0, 1e-5):
+        assert torch.equal(scored(totals, images, rounding=rounding).argmax(1), d.rows)
 
 
 @pytest.mark.parametrize("counts", [[1], [9], [0, 3, 0], [0, 1], [1, 1, 30]], ids=str)

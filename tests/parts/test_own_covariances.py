@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from largest import Largest, homes
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from own_gains import expected_gains
 from prol.parts import own_covariances
 from prol.parts.own_covariances import (
     DOUBT,
@@ -146,12 +148,17 @@ def expected_terms(u: Tensor, rows: Tensor, probes: Tensor, trust: float, floor:
             mean = u[rows == row].mean(0)
             gaussians = MultivariateNormal(mean, own[row]), MultivariateNormal(mean, pooled)
             terms[:, row] = gaussians[0].log_prob(probes) - gaussians[1].log_prob(probes)
+    counts = torch.bincount(rows, minlength=classes).tolist()
+    some = [row for row in range(classes) if counts[row] > 1]
+    shares = [counts[row] / (counts[row] + trust * u.shape[1]) * counts[row] / (counts[row] + DOUBT) for row in some]
+    gains = expected_gains([own[row] for row in some], pooled, shares, [counts[row] for row in some])
+    terms[:, some] -= torch.tensor(gains).double()
     return terms
 
 
 @pytest.mark.parametrize("trust", [1e-6, 2.0, 50.0])
 @pytest.mark.parametrize("floor", [FLOOR, 0.3])
-def test_terms_are_differences_of_two_gaussians(trust: float, floor: float) -> None:
+def test_terms_are_differences_of_two_gaussians_less_what_is_expected_of_them(trust: float, floor: float) -> None:
     probes, scores = samples(17, seed=1)[0], torch.full((17, CLASSES), 3.0)
     taught().terms(trust, floor).add_to(scores, probes)
     expected = expected_terms(U, ROWS, probes, trust, floor, CLASSES)
@@ -238,8 +245,50 @@ def test_by_the_chain_rule_a_score_becomes_that_of_a_gaussian_with_another_block
     means = [torch.cat([mean, torch.randn(2, generator=random).double()]) for mean in in_u]
     scores = torch.stack([MultivariateNormal(mean, joint(pooled)).log_prob(features) for mean in means], 1)
     expected = [MultivariateNormal(m, joint(a)).log_prob(features) for m, a in zip(means, own, strict=True)]
-    taught().terms(2.0, 0.2).add_to(scores, features[:, :WIDTH])
+    terms = taught().terms(2.0, 0.2)
+    volumes = torch.stack([(torch.linalg.slogdet(a)[1] - torch.linalg.slogdet(pooled)[1]) / 2 for a in own])
+    terms.add_to(scores, features[:, :WIDTH])
+    scores += terms.offsets - volumes  # but for what is expected of a class, the densities themselves
     torch.testing.assert_close(scores, torch.stack(expected, 1), rtol=1e-4, atol=1e-4)
+
+
+def imbalanced(seed: int) -> tuple[float, float]:
+    """How often rare classes are found, with what is expected of a class taken off and without."""
+    random, width, counts = torch.Generator().manual_seed(seed), 20, [2000] * 4 + [3] * 4
+    centres = torch.randn(8, width, generator=random).double()
+    mixing = torch.eye(width).double() + 0.5 * torch.randn(8, width, width, generator=random).double()
+
+    def drawn(numbers: list[int]) -> tuple[Tensor, Tensor]:
+        rows = torch.repeat_interleave(torch.arange(8), torch.tensor(numbers))
+        noise = torch.randn(len(rows), width, generator=random).double()
+        return centres[rows] + torch.einsum("bk,bkj->bj", noise, mixing[rows]), rows
+
+    own = taught(*drawn(counts), 8)
+    probes, rows = drawn([0] * 4 + [200] * 4)
+    terms = own.terms(2.0, 0.01)
+    pooled = torch.linalg.inv(terms.whiten.double().T @ terms.whiten.double())
+    scores = torch.stack([MultivariateNormal(centre, pooled).log_prob(probes) for centre in centres], 1)
+    without = replace(terms, offsets=-terms.inverses.diagonal(dim1=1, dim2=2).log().sum(1))
+    found = []
+    for some in (terms, without):
+        raised = scores.clone()
+        some.add_to(raised, probes)
+        found.append(float((raised.argmax(1) == rows).double().mean()))
+    return found[0], found[1]
+
+
+def test_a_class_is_not_answered_for_being_known_well() -> None:
+    """Rare classes cannot know their covariance; against those that do they would be at a disadvantage."""
+    pairs = [imbalanced(seed) for seed in range(8)]
+    assert all(less > without for less, without in pairs)
+    assert sum(less - without for less, without in pairs) / len(pairs) > 0.02
+
+
+def test_classes_that_spread_alike_may_expect_nothing() -> None:
+    u = torch.randn(4000, 5, generator=torch.Generator().manual_seed(0)).double()
+    terms = taught(u, torch.arange(4000) % 4, 4).terms(2.0, 0.01)
+    volumes = -terms.inverses.diagonal(dim1=1, dim2=2).log().sum(1)
+    torch.testing.assert_close(terms.offsets, volumes, rtol=0, atol=0.02)
 
 
 def test_coordinates_that_are_not_kept_are_not_looked_at() -> None:

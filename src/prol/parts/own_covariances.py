@@ -57,9 +57,7 @@ class OwnCovariances:
     def terms(self, trust: float, floor: float) -> OwnTerms:
         """What these covariances add to scores; see `OwnTerms`.
 
-        The covariance of a class of n samples is shrunk towards that within all classes: it weighs n / (n + trust K)
-        times n / (n + DOUBT), since in small classes the likelier covariance decides worse. To the
-        variances of the shared one `floor` times their mean is added.
+        To the variances of the shared covariance `floor` times their mean is added.
         """
         counts = self.table.rows[:, 0].double()
         own, every = (counts > 1).nonzero().squeeze(1), torch.arange(len(counts), device=counts.device)
@@ -73,17 +71,21 @@ class OwnCovariances:
         pooled.diagonal().add_(max(floor, FLOOR) * pooled.diagonal().mean().clamp(min=0) + rounding)
         identity = torch.eye(self.width).to(pooled)
         whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(pooled), identity, upper=False)
-        means, inverses, volumes = [], [], []
+        means, inverses, volumes, traces = [], [], [], []
         for part in torch.split(own, at_once):
             mean, scatter = self._gaussians(part)
             count = counts[part].view(-1, 1, 1)
-            share = count / (count + trust * self.width) * count / (count + DOUBT)
+            share = believed_share(count, trust, self.width)
             ratio = whiten @ (scatter * (share / count)) @ whiten.T  # where the shared covariance is the identity
             factors = torch.linalg.cholesky((ratio + ratio.mT) / 2 + (1 - share) * identity)
             means.append((mean @ whiten.T).float())
             inverses.append(torch.linalg.solve_triangular(factors, identity, upper=False).float())
-            volumes.append(factors.diagonal(dim1=1, dim2=2).log().sum(1).float())
-        return OwnTerms(own, torch.cat(means), whiten.float(), torch.cat(inverses), torch.cat(volumes))
+            volumes.append(factors.diagonal(dim1=1, dim2=2).log().sum(1))
+            traces.append(factors.square().sum((1, 2)))
+        n, volume = counts[own], torch.cat(volumes)
+        divergence = (torch.cat(traces) - self.width) / 2 - volume  # of N(m, A) from N(m, P)
+        offset = volume + expected_gain(divergence, believed_share(n, trust, self.width), n, self.width)
+        return OwnTerms(own, torch.cat(means), whiten.float(), torch.cat(inverses), offset.float())
 
     def _mean_square(self, counts: Tensor) -> Tensor:
         """The mean of all squared coordinates of all samples."""
@@ -102,18 +104,20 @@ class OwnCovariances:
 
 @dataclass(frozen=True)
 class OwnTerms:
-    """log N(u; m, A) - log N(u; m, P) for each class with a covariance A of its own, P being that which all share.
+    """log N(u; m, A) - log N(u; m, P) for each class with a covariance A of its own, P being that which all share,
+    less what a class of as many samples may expect of this difference, so that it is not answered for being known well.
 
     By the chain rule this turns a score log N(x; μ, Σ), whose Σ is shared, into that of a Gaussian whose part u has the
     covariance A, while the rest given u is as before. `classes` `[R]`, `means` `[R, K]` and `inverses` `[R, K, K]`
-    (of A's Cholesky factor) are in coordinates in which P is the identity: `whiten` `[K, K]` leads there.
+    (of A's Cholesky factor) are in coordinates in which P is the identity: `whiten` `[K, K]` leads there. `offsets`
+    `[R]` are half of A's logarithmic determinant and what is expected.
     """
 
     classes: Tensor
     means: Tensor
     whiten: Tensor
     inverses: Tensor
-    volumes: Tensor
+    offsets: Tensor
 
     def add_to(self, scores: Tensor, coordinates: Tensor) -> None:
         """Adds the terms for coordinates `[B, K]`, or more than are kept, to scores `[B, C]` in place."""
@@ -123,8 +127,30 @@ class OwnTerms:
             part = slice(start, start + at_once)
             apart = (z.unsqueeze(0) - self.means[part].unsqueeze(1)).transpose(1, 2)  # [R, K, B]
             own, shared = (self.inverses[part] @ apart).square().sum(1), apart.square().sum(1)
-            terms = (shared - own) / 2 - self.volumes[part].unsqueeze(1)
+            terms = (shared - own) / 2 - self.offsets[part].unsqueeze(1)
             scores[:, self.classes[part]] += terms.T.to(scores)
+
+
+def believed_share(counts: Tensor, trust: float, width: int) -> Tensor:
+    """How much the own covariance of n samples weighs against that of all classes: n / (n + trust K) n / (n + DOUBT).
+
+    The first factor makes it likely; the second is there since in small classes the likelier covariance decides worse.
+    """
+    return counts / (counts + trust * width) * counts / (counts + DOUBT)
+
+
+def expected_gain(divergence: Tensor, shares: Tensor, counts: Tensor, width: int) -> Tensor:
+    """By how much own covariances should raise the score of a class's own samples, from their number alone, `[R]`.
+
+    With the sample covariance S in coordinates where all classes together have the identity, A = aS + (1 - a)I. For S
+    near I, the divergence of A from I is a²|S - I|²/4, of which noise makes up K²/n, the rest q being how classes
+    differ: one number for all of them. The gain is a q/2 - a² (q + K²/n)/4 then.
+    """
+    noise = width**2 / counts
+    weight = counts * shares.square()
+    differ = ((4 * divergence - shares.square() * noise) * counts).sum() / weight.sum().clamp(min=1e-300)
+    differ = differ.clamp(min=0)
+    return (shares / 2 * differ - shares.square() / 4 * (differ + noise)).clamp(min=0)
 
 
 def classes_at_once(width: int) -> int:
