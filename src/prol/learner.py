@@ -173,10 +173,14 @@ class Learner(ABC):
         return twin
 
     def save(self, folder: str | Path) -> None:
-        """Writes `model.safetensors` and `meta.json`; `prol.load(folder)` goes on from there."""
+        """Writes `model.safetensors`, `meta.json` and a model card; `prol.load(folder)` goes on from there."""
         from prol.artifacts import save
 
         save(self, Path(folder))
+
+    def class_counts(self) -> Tensor | None:
+        """How many images of each of `classes` it has learnt, `[C]`; None where the method does not keep count."""
+        return None
 
     def exemptions(self) -> dict[str, str]:
         """Checks of `prol.check_learner` that cannot hold by definition, each with the reason."""

@@ -94,6 +94,9 @@ class FOAL(Learner):
         embedded = sigmoid_features(self._fixed(pixels) if fixed is None else fixed, self.map)
         return SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
 
+    def class_counts(self) -> Tensor:
+        return self.counts.rows
+
     def footprint(self) -> Footprint:
         nothing = Amount(0, 0)
         statistics = Amount.of(self.inverse, self.counts.rows)

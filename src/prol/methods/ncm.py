@@ -68,6 +68,9 @@ class NCM(Learner):
         scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)
         return scores.masked_fill(self.counts.rows == 0, -torch.inf)  # announced, but nothing seen of it yet
 
+    def class_counts(self) -> Tensor:
+        return self.counts.rows
+
     def footprint(self) -> Footprint:
         nothing = Amount(0, 0)
         return Footprint(nothing, nothing, Amount.of(self.sums.rows, self.counts.rows), nothing)

@@ -217,6 +217,9 @@ class PROLPlus(TaskLearner):
     def report(self) -> dict[str, float]:
         return self._last | {"shrinkage": self._penalty()}
 
+    def class_counts(self) -> Tensor:
+        return self.moments.counts.rows
+
     def footprint(self) -> Footprint:
         head = torch.empty(len(self.classes), self.widths.all + 1, device="meta", dtype=torch.float32)
         fixed = [] if self.scale is None else [self.scale.mean, self.scale.inverse]

@@ -130,6 +130,9 @@ class RanDumb(TaskLearner):
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()
 
+    def class_counts(self) -> Tensor | None:
+        return self.recollection.class_counts()
+
     def footprint(self) -> Footprint:
         kept, columns = self.recollection, self.options.features + 1
         head = torch.empty(len(self.classes), columns, device="meta", dtype=torch.float64)

@@ -182,6 +182,9 @@ class RanPAC(TaskLearner):
     def report(self) -> dict[str, float]:
         return dict(self._last)
 
+    def class_counts(self) -> Tensor | None:
+        return self.recollection.class_counts()
+
     def footprint(self) -> Footprint:
         trained, parameters = Amount(0, 0), [] if self.weight is None else [self.weight]
         columns = self.embedded + (self.options.classifier == "lda")

@@ -75,6 +75,9 @@ class SLDA(Learner):
             self._solved = SolvedHead(weight, bias, totals.counts > 0)
         return self._solved
 
+    def class_counts(self) -> Tensor:
+        return self.moments.counts.rows
+
     def footprint(self) -> Footprint:
         head = Amount.of(torch.empty(len(self.classes), self.backbone.width + 1, device="meta", dtype=torch.float64))
         nothing = Amount(0, 0)

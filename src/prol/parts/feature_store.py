@@ -135,6 +135,14 @@ class Recollection:
             return self.moments.seen
         return 0 if self.every is None else self.every.rows.count
 
+    def class_counts(self) -> Tensor | None:
+        """Samples of each class in the whole stream `[C]`; None where only the current task is remembered."""
+        if self.every is not None:
+            return torch.bincount(self.every.rows.rows, minlength=self.classes)
+        if self.reservoir is not None:
+            return self.reservoir.met.rows
+        return self.moments.counts() if self.moments is not None and self.memory == "statistics" else None
+
     def merge(self) -> None:
         """From now on nothing is held out."""
         self.twin = False
