@@ -3,62 +3,92 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import prol
 from prol.artifacts.atomic import current_folder, write_folder, write_json
+from prol.artifacts.card import model_card
+from prol.artifacts.meta import CARD_FILE, FORMAT, META_FILE, MODEL_FILE
 from prol.artifacts.tensors import file_sha256, write_tensors
+from prol.artifacts.versions import versions
 
 if TYPE_CHECKING:
     from prol.learner import Learner
 
-FORMAT = 1
-MODEL_FILE = "model.safetensors"
-META_FILE = "meta.json"
-WRITTEN = ("method", "options", "seed", "precision", "backbone", "preprocessing", "classes", "state", "model_sha256")
-"""What every `meta.json` of this format holds, besides the format and the version of prol."""
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a learner comes from that was not taught by whoever saves it.
+
+    `precision` and `versions` are those it was taught with; `images` it has learnt in all; `run` says on what.
+    """
+
+    precision: str
+    versions: Mapping[str, str]
+    images: int
+    run: Mapping[str, Any]
 
 
-def save(learner: Learner, folder: str | Path) -> None:
-    """Writes a learner as `model.safetensors` and `meta.json`.
+def save(learner: Learner, folder: str | Path, origin: Origin | None = None) -> None:
+    """Writes a learner as `model.safetensors`, `meta.json` and the model card `README.md`.
 
     An artifact already there is replaced as a whole: a process killed at any instant leaves the old or the new one.
     A folder that holds something else is refused.
     """
     folder = Path(folder).resolve()
-    _require_replaceable(folder)
+    require_replaceable(folder)
     tensors, state = learner.state()
 
     def fill(unfinished: Path) -> None:
         write_tensors(unfinished / MODEL_FILE, tensors)
-        write_json(unfinished / META_FILE, _describe(learner, state, file_sha256(unfinished / MODEL_FILE)))
+        meta = _describe(learner, state, file_sha256(unfinished / MODEL_FILE), origin)
+        write_json(unfinished / META_FILE, meta)
+        size = (unfinished / MODEL_FILE).stat().st_size
+        (unfinished / CARD_FILE).write_text(model_card(meta, folder.name, size, learner.citation), encoding="utf-8")
 
     write_folder(folder, fill)
 
 
-def _describe(learner: Learner, state: dict[str, Any], model_sha256: str) -> dict[str, Any]:
+def _describe(learner: Learner, state: dict[str, Any], model_sha256: str, origin: Origin | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "prol": prol.__version__,
         "method": learner.name,
         "options": dataclasses.asdict(learner.options),
         "seed": learner.seed,
-        "precision": learner.backbone.precision,
+        "precision": learner.backbone.precision if origin is None else origin.precision,
         "backbone": {"name": learner.backbone.name, "sha256": learner.backbone.sha256},
         "preprocessing": dataclasses.asdict(learner.preprocessing),
         "classes": state["classes"],
         "state": {name: value for name, value in state.items() if name != "classes"},
         "model_sha256": model_sha256,
+        "versions": versions() if origin is None else dict(origin.versions),
+        "seen": _seen(learner, origin),
+        "footprint": dataclasses.asdict(learner.footprint()),
+        "run": None if origin is None else dict(origin.run),
     }
 
 
-def _require_replaceable(folder: Path) -> None:
+def _seen(learner: Learner, origin: Origin | None) -> dict[str, Any]:
+    """How much was learnt; None stands for what nobody has counted. `per_class` is in the order of the classes."""
+    counted = learner.class_counts()
+    per_class = None if counted is None else [round(count) for count in counted.tolist()]
+    counted_here = None if per_class is None else sum(per_class)
+    images = counted_here if origin is None else origin.images
+    return {"images": images, "classes": len(learner.classes), "per_class": per_class}
+
+
+def require_replaceable(folder: Path) -> None:
+    """Says why nothing can be saved to a folder that holds something else."""
     present = current_folder(folder)
     if not present.exists():
         return
     if not present.is_dir():
         raise ValueError(f"cannot save to {folder}: it is a file; choose a folder")
     names = {part.name for part in present.iterdir()}
-    if names and not names <= {MODEL_FILE, META_FILE}:
+    # A README.md or a model.safetensors alone is somebody's own.
+    if names and not {META_FILE} <= names <= {MODEL_FILE, META_FILE, CARD_FILE}:
         raise ValueError(f"cannot save to {folder}: it holds other things than a saved learner; choose another folder")

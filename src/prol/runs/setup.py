@@ -6,17 +6,15 @@ import dataclasses
 import hashlib
 import json
 import os
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import prol
 from prol import registry
+from prol.artifacts.versions import versions
 from prol.backbones import open_backbone
 from prol.datasets import Dataset
 from prol.datasets.development import development
@@ -73,7 +71,7 @@ def set_up(plan: Plan) -> Setup:
         )
     config = {
         "format": FORMAT,
-        "versions": _versions(),
+        "versions": versions(),
         "method": plan.method,
         "options": dataclasses.asdict(options),
         "backbone": {"name": backbone.name, "sha256": backbone.sha256},
@@ -149,18 +147,6 @@ def _with_implied(kind: type[Learner], plan: Plan) -> dict[str, Any]:
     wanted = {field.name for field in dataclasses.fields(kind.Options)}
     implied = {"chunk": plan.chunk, "coefficients": plan.dataset}
     return {name: value for name, value in implied.items() if name in wanted} | dict(plan.options)
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "prol": prol.__version__,
-        "torch": torch.__version__,
-        "timm": version("timm"),
-        "numpy": version("numpy"),
-        "python": platform.python_version(),
-        # Sums are ordered differently on another kind of processor, and the last bits with them.
-        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-    }
 
 
 def _labels_sha256(dataset: Dataset) -> str:

@@ -1,0 +1,147 @@
+"""The model card: an artifact's `README.md`, written from its `meta.json`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from prol.backbones.terms import WeightsTerms, weights_terms
+from prol.labels import Label
+
+_MOST_NAMED = 100
+_BUILT_IN_TERMS = "prol-built-in-weights"
+
+
+def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str) -> str:
+    """The card of an artifact in a folder called `title`, whose tensors take `size` bytes."""
+    terms = weights_terms(meta["backbone"]["name"])
+    parts = [
+        _header(meta["method"], terms),
+        _opening(meta, title, citation, terms),
+        _use(title, meta["backbone"]["name"], terms),
+        _seen(meta["seen"], meta["run"], meta["classes"]),
+        _measured(meta["run"], meta["precision"]),
+        _keeps(meta["footprint"], meta["seen"]["per_class"], size),
+        _limits(meta["preprocessing"]["size"], terms),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header(method: str, terms: WeightsTerms) -> str:
+    """What model hubs read. A JSON text is a YAML text, so that no name can break out of its line."""
+    lines = ["---", "library_name: prol", "pipeline_tag: image-classification"]
+    lines += ["tags:", "- prol", "- image-classification", "- continual-learning", f"- {json.dumps(method)}"]
+    if terms.licence is not None:
+        lines.append(f"license: {json.dumps(terms.licence)}")
+        lines += [f"license_name: {_BUILT_IN_TERMS}"] if terms.licence == "other" else []
+    if terms.hub is not None:
+        lines += [f"base_model: {json.dumps(terms.hub)}", "base_model_relation: adapter"]
+    return "\n".join([*lines, "---"])
+
+
+def _opening(meta: Mapping[str, Any], title: str, citation: str, terms: WeightsTerms) -> str:
+    return (
+        f"# {_plain(title)}\n\n"
+        f"An image classifier for {_counted(meta['seen']['classes'], 'class', 'classes')}, learnt from a stream in one "
+        f"pass by the method `{meta['method']}` ({_plain(citation)}) of prol {meta['prol']}. It stands on the weights "
+        f"`{terms.title}` (SHA-256 `{meta['backbone']['sha256']}`), which are not part of this folder. Terms of those "
+        f"weights: {terms.words}."
+    )
+
+
+def _use(title: str, backbone: str, terms: WeightsTerms) -> str:
+    # Weights that lie in a file are named as they are here: the folder differs from machine to machine.
+    elsewhere = terms.title != backbone and "@" in backbone
+    argument = f", {json.dumps(terms.title)}" if elsewhere else ""
+    option = f" --backbone {shlex.quote(terms.title)}" if elsewhere else ""
+    return (
+        "## Use\n\n"
+        "```python\nimport prol\n"
+        f"learner = prol.load({json.dumps(title, ensure_ascii=False)}{argument})\n"
+        "print(learner.classes[learner.predict([image]).argmax()])  # image: a PIL image or a uint8 array [H, W, 3]\n"
+        "```\n\n"
+        f"```\nprol predict {shlex.quote(title)} photo.jpg{option}\n```\n\n"
+        "`learner.learn(images, labels)` goes on learning, old classes or new ones. Nothing in this folder is run."
+    )
+
+
+def _seen(seen: Mapping[str, Any], run: Mapping[str, Any] | None, classes: list[Label]) -> str:
+    images = "Images that nobody counted" if seen["images"] is None else _counted(seen["images"], "image", "images")
+    text = f"## What it has seen\n\n{images}, of {_counted(seen['classes'], 'class', 'classes')}"
+    text += "." if run is None else _stream(run)
+    if not classes:
+        return text
+    counts = seen["per_class"] or [None] * len(classes)
+    both = list(zip(classes, counts, strict=True))[:_MOST_NAMED]
+    named = [_plain(str(name)) + ("" if count is None else f" ({count:,})") for name, count in both]
+    if len(classes) > _MOST_NAMED:
+        named.append(f"and {len(classes) - _MOST_NAMED:,} more, which `meta.json` names")
+    heading = "Classes" if seen["per_class"] is None else "Classes, and how many images of each"
+    return f"{text}\n\n{heading}: {', '.join(named)}."
+
+
+def _stream(run: Mapping[str, Any]) -> str:
+    data, protocol = run["dataset"], run["protocol"]
+    part = ["a development split of its training images"] if data["development"] else []
+    part += [] if data["limit_per_class"] is None else [f"at most {data['limit_per_class']} images a class"]
+    text = (
+        f", from the data set `{data['name']}`{' (' + ', '.join(part) + ')' if part else ''} in the order of the "
+        f"protocol `{protocol['name']}`: {_counted(protocol['tasks'], 'task', 'tasks')}, chunks of "
+        f"{protocol['chunk']}, seed {run['seed']}."
+    )
+    ended = f" The run was stopped on its way: {run['tasks_ended']} of the tasks had ended."
+    return text if run["finished"] else text + ended
+
+
+def _measured(run: Mapping[str, Any] | None, precision: str) -> str:
+    if run is None or run["result"] is None:
+        return "## Measured\n\nNothing yet."
+    result = run["result"]
+    return (
+        f"## Measured\n\nOn {_counted(result['test_images'], 'test image', 'test images')} of the same data set, in "
+        f"{precision}, with no hint of the task:\n\n"
+        "| | % |\n|---|---|\n"
+        f"| accuracy over all test images at the end (FAA) | {result['faa']:.2f} |\n"
+        f"| mean of that accuracy after each task (CAA) | {result['caa']:.2f} |\n"
+        f"| forgetting | {result['forgetting']:.2f} |"
+    )
+
+
+def _keeps(footprint: Mapping[str, Any], per_class: list[int] | None, size: int) -> str:
+    stored = {name: footprint[f"{name}_stored"]["count"] for name in ("parameters", "statistics", "samples")}
+    text = (
+        f"## What it keeps\n\n`model.safetensors` ({size:,} bytes) holds what was learnt (by the method's own count "
+        f"{stored['parameters']:,} parameters and {stored['statistics']:,} statistics) and what is needed to go on "
+        "learning: optimiser, schedule and random state. `meta.json` holds the class names and the options. "
+    )
+    if stored["samples"]:
+        return (
+            text + f"**It keeps {stored['samples']:,} samples** as features: think of whose they are before sharing it."
+        )
+    text += "It keeps no image and no single sample"
+    if per_class is not None and 1 in per_class:
+        text += ", though the statistics of a class it has met once are those of one image"
+    return text + "."
+
+
+def _limits(pixels: int, terms: WeightsTerms) -> str:
+    return (
+        "## Limits\n\n"
+        "- It answers with one of its classes whatever an image shows: it cannot say that it does not know.\n"
+        "- Probabilities are the softmax of its scores over its classes: they rank, but are not calibrated.\n"
+        f"- It sees the middle square of an image, at {pixels} x {pixels} pixels.\n"
+        "- It needs exactly the weights named above and refuses others by their hash. Their terms hold for it too"
+        f"{'.' if terms.licence is not None else '; prol does not know them.'}"
+    )
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _plain(text: str) -> str:
+    """A name on one line, without what Markdown would take for markup."""
+    shown = (sign for sign in " ".join(text.split()) if sign.isprintable())
+    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#" else sign for sign in shown)

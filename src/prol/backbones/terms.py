@@ -1,0 +1,55 @@
+"""Whose weights a backbone has and under which terms, told from its name alone: nothing is opened or fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from prol.backbones.opening import BUILT_IN
+
+
+@dataclass(frozen=True)
+class WeightsTerms:
+    """What to say of weights before passing on what was learnt on them."""
+
+    title: str
+    """Their name without any folder of this machine."""
+    licence: str | None
+    """As model hubs write it; None where it is not known here."""
+    hub: str | None
+    """OWNER/NAME on the model hub."""
+    words: str
+
+
+def weights_terms(name: str) -> WeightsTerms:
+    """The terms of the weights that `open_backbone(name)` opens.
+
+    >>> weights_terms("vit_tiny_patch16_224@/home/me/mine.safetensors").title
+    'vit_tiny_patch16_224@mine.safetensors'
+    >>> weights_terms("builtin").licence
+    'other'
+    """
+    architecture, _, source = name.partition("@")
+    if name in ("builtin", BUILT_IN):
+        words = (
+            "for non-commercial research and education only; LICENSE-WEIGHTS.md, which comes with prol, has the terms"
+        )
+        return WeightsTerms(BUILT_IN, "other", None, words)
+    if source.split(":")[0] == "random":
+        return WeightsTerms(name, None, None, "random numbers, which nobody owns")
+    if source:
+        words = "a file of whoever saved this: ask them for it and for its terms"
+        # Both kinds of slash: what was saved on one system is read on another.
+        return WeightsTerms(f"{architecture}@{PurePath(source.replace(chr(92), '/')).name}", None, None, words)
+    return _of_timm(name)
+
+
+def _of_timm(name: str) -> WeightsTerms:
+    import timm
+
+    unknown = "not known to prol: look where they come from"
+    known = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    if known is None:
+        return WeightsTerms(name, None, None, unknown)
+    words = f"{known.license}, as timm has it" if known.license else unknown
+    return WeightsTerms(name, known.license, known.hf_hub_id, words)
