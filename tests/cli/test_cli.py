@@ -31,7 +31,9 @@ def test_the_version_is_printed(command) -> None:
 def test_help_lists_the_verbs(command, arguments: tuple[str, ...]) -> None:
     outcome = command(*arguments)
     assert outcome.code == 0
-    assert all(verb in outcome.out for verb in ("run", "resume", "show", "params", "methods", "datasets"))
+    assert all(
+        verb in outcome.out for verb in ("run", "resume", "show", "export", "predict", "params", "methods", "datasets")
+    )
 
 
 def test_methods_and_datasets_are_listed(command) -> None:

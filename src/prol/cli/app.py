@@ -13,6 +13,7 @@ from prol.cli.bench import app as bench
 from prol.cli.compare import compare
 from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
+from prol.cli.models import export, predict
 from prol.cli.rate_curve import rate_curve
 from prol.cli.run import resume, run
 from prol.cli.streams import streams
@@ -29,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, resume, show, compare, rate_curve, params, methods, datasets, streams):
+for verb in (run, resume, show, export, predict, compare, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from prol.datasets.base import Dataset
 from prol.datasets.collection import Collection, without_images
 from prol.datasets.cutting import cut_collection, require_drawing
-from prol.datasets.image_files import IMAGE_ENDINGS, FileSplit, is_image
+from prol.datasets.image_files import IMAGE_ENDINGS, FileSplit, images_below
 
 _LAYOUT = "expected FOLDER/train/CLASS/*.jpg with FOLDER/test/CLASS/*.jpg, or FOLDER/CLASS/*.jpg"
 
@@ -108,7 +107,7 @@ def _has_halves(root: Path) -> bool:
 
 def _classes(root: Path) -> tuple[Files, tuple[str, ...]]:
     """The classes with their files, and a note on folders that hold none."""
-    found = {path.name: _images(path) for path in _visible_folders(root)}
+    found = {path.name: images_below(path) for path in _visible_folders(root)}
     classes = {name: paths for name, paths in found.items() if paths}
     empty = [name for name in found if name not in classes]
     if not classes:
@@ -122,14 +121,6 @@ def _classes(root: Path) -> tuple[Files, tuple[str, ...]]:
 
 def _visible_folders(root: Path) -> list[Path]:
     return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def _images(root: Path) -> list[Path]:
-    paths: list[Path] = []
-    for here, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [Path(here, name) for name in files if is_image(name)]
-    return sorted(paths, key=lambda path: path.relative_to(root).parts)
 
 
 def _split(classes: Files, names: tuple[str, ...]) -> FileSplit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,15 @@ def is_image(name: str) -> bool:
     (True, False, False)
     """
     return name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
+
+
+def images_below(root: Path) -> list[Path]:
+    """The images at any depth below a folder, sorted; hidden files and folders are passed over."""
+    paths: list[Path] = []
+    for here, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [Path(here, name) for name in files if is_image(name)]
+    return sorted(paths, key=lambda path: path.relative_to(root).parts)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""From raw scores to answers: labels, and how probable each is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prol.labels import Label
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A class, its raw score, and its probability: the softmax of the scores over all classes."""
+
+    label: Label
+    probability: float
+    score: float
+
+
+def ranked(scores: Tensor, classes: Sequence[Label], top: int = 1) -> list[list[Answer]]:
+    """The `top` answers for each row of scores `[N, C]`, best first; of equal ones, the class met earlier.
+
+    A class of which nothing was learnt yet (score minus infinity) is no answer.
+
+    >>> import torch
+    >>> [answer.label for answer in ranked(torch.tensor([[0.5, 2.0, -torch.inf]]), ["cat", "dog", "eel"], top=3)[0]]
+    ['dog', 'cat']
+    """
+    if top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
+    if scores.shape[1] != len(classes):
+        raise ValueError(f"{scores.shape[1]} scores for {len(classes)} classes: what was saved does not fit together")
+    if bool(scores.isnan().any() | scores.isposinf().any()):
+        raise ValueError("some scores are not finite numbers: what was learnt is damaged")
+    probabilities = scores.double().softmax(dim=1).tolist()
+    rows = scores.argsort(dim=1, descending=True, stable=True)[:, :top].tolist()
+    values = scores.tolist()
+    return [
+        [Answer(classes[row], probable[row], value[row]) for row in best if value[row] != float("-inf")]
+        for best, probable, value in zip(rows, probabilities, values, strict=True)
+    ]

@@ -1,0 +1,108 @@
+"""From a run's folder to an artifact that people can keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from prol import registry
+from prol.artifacts import Checkpoints, load
+from prol.artifacts.loading import open_saved_backbone
+from prol.artifacts.saving import Origin, require_replaceable, save
+from prol.learner import Learner
+from prol.runs.checkpointing import go_back
+from prol.runs.folder import RunFolder
+from prol.runs.setup import FORMAT
+
+_MEASURED = ("faa", "caa", "forgetting")
+
+
+def export(
+    run: str | Path,
+    out: str | Path,
+    warn: Callable[[str], None],
+    backbone: str | None = None,
+    device: str = "auto",
+) -> Learner:
+    """Writes the learner of a finished run, or of the last good checkpoint of a stopped one; returns it.
+
+    `backbone` names the run's weights where they do not lie any more where they lay.
+    """
+    folder, out = RunFolder(run), Path(out).resolve()
+    folder.require_run()
+    require_replaceable(out)
+    config = folder.read(folder.config)
+    if config["format"] != FORMAT:
+        raise ValueError(f"{folder.path} has run format {config['format']}, not {FORMAT}: export it with its own prol")
+    if folder.status() == "finished":
+        if not folder.model.is_dir():
+            raise FileNotFoundError(f"{folder.path} has no model/: its learner was not kept, so run it again")
+        learner, known, ended = load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
+    else:
+        with folder.locked():
+            learner, known, ended = _at_checkpoint(folder, config, warn, backbone, device)
+    result = folder.read(folder.result) if known is None else None
+    origin = Origin(
+        precision=config["precision"],
+        versions=config["versions"],
+        images=_images_learnt(folder.events, known),
+        run=_described(config, result, ended),
+    )
+    save(learner, out, origin)
+    return learner
+
+
+def _at_checkpoint(
+    folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
+) -> tuple[Learner, int, int]:
+    """The learner there, how long the log was, and how many tasks had ended."""
+    kind = registry.method(config["method"])
+    opened = open_saved_backbone(config, folder.path, backbone, device=device)
+    learner = kind(opened, kind.read_options(config["options"]), config["seed"])
+    cursor, _, offset = go_back(Checkpoints(folder.checkpoints), learner, warn)
+    if not cursor.chunks:
+        raise ValueError(f"{folder.path} has no checkpoint yet: go on with `prol resume {folder.path}` first")
+    return learner, offset, cursor.tasks_evaluated
+
+
+def _images_learnt(events: Path, known: int | None) -> int:
+    """Images of all steps in the log, or in its first `known` bytes: what lies behind belongs to work that was lost."""
+    total = 0
+    with events.open("rb") as log:
+        for line in log:
+            event = json.loads(line)
+            if event["event"] == "ChunkLearnt":
+                total += event["images"]
+            if known is not None and log.tell() >= known:
+                break
+    return total
+
+
+def _described(config: Mapping[str, Any], result: Mapping[str, Any] | None, tasks_ended: int) -> dict[str, Any]:
+    """On what it was taught, and how it fared. Folders of this machine are nobody else's business, and left out."""
+    data, protocol = config["dataset"], config["protocol"]
+    return {
+        "dataset": {
+            name: data[name]
+            for name in (
+                "name",
+                "classes",
+                "train_images",
+                "development",
+                "limit_per_class",
+                "labels_sha256",
+                "licence",
+            )
+        },
+        "protocol": protocol,
+        "seed": config["seed"],
+        "told": {name: value for name, value in config["told"].items() if isinstance(value, bool)},
+        "clock": config["clock"],
+        "finished": result is not None,
+        "tasks_ended": tasks_ended,
+        "result": None
+        if result is None
+        else {name: result["metrics"][name] for name in _MEASURED} | {"test_images": sum(result["test_sizes"])},
+    }
