@@ -30,15 +30,15 @@ def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0) -> tuple
     centre = totals.sums.sum(0) / count
     apart = (means - centre) * (totals.counts > 0).unsqueeze(1)
     spread, largest = float(covariance.diagonal().mean()), mean_square(totals) / float(count)
-    if spread <= NEGLIGIBLE * largest:  # one sample a class, or copies: nothing is known of the noise
-        covariance, added = torch.zeros_like(covariance), largest
-    else:
-        added = penalty * spread + rounding * largest
+    known = spread > NEGLIGIBLE * largest
+    if not known:  # one sample a class, or copies: the nearest mean wins
+        covariance.zero_()
+    added = penalty * spread + rounding * largest if known else largest
     covariance.diagonal().add_(added)
     lower = factor(covariance)
     solved = torch.cholesky_solve(apart.T, lower)
     products = apart @ solved
-    mix = believed(products, totals.counts, _noise(lower, added, float(count)))
+    mix = believed(products, totals.counts, _noise(lower, added, float(count)) if known else 0.0)
     weight = (solved @ mix).T
     return weight, -(weight @ centre) - 0.5 * (mix * (products @ mix)).sum(0)
 
