@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, ClassVar
 
@@ -78,7 +79,6 @@ class PROLPlus(TaskLearner):
     family: ClassVar[str] = "closed form"
     citation: ClassVar[str] = "this library; after PROL (ICCV 2025), RanPAC (2023), streaming LDA (2020), RDA (1989)"
     can_diverge: ClassVar[bool] = True
-    only_grow: ClassVar[tuple[str, ...]] = ("moments/sums", "moments/counts")
     Options: ClassVar[type] = PROLPlusOptions
     options: PROLPlusOptions
 
@@ -167,12 +167,14 @@ class PROLPlus(TaskLearner):
         w = self.widths
         choose = self.options.penalty is None and self.seen >= max(FIRST_CHOICE, 2 * self.chosen_at)
         begin = 0 < w.own < w.linear and self.directions is None and self.seen >= ENOUGH
-        if choose or begin:
-            totals = self.moments.totals()
+        if choose:
+            self.chosen_at = self.seen
+        # What was taken in stays so: a chunk is not refused for what could not be chosen besides.
+        with suppress(ValueError, RuntimeError):
             if choose:
-                self.chosen_at, self.strength = self.seen, choose_strength(totals, self.strength)
+                self.strength = choose_strength(self.moments.totals(), self.strength)
             if begin:
-                self.directions = principal_directions(totals, w.linear, w.own).float()
+                self.directions = principal_directions(self.moments.totals(), w.linear, w.own).float()
 
     def _coordinates(self, linear: Tensor) -> Tensor | None:
         """Linear features `[B, L]` in the directions of own covariances `[B, K]`, if these are known."""

@@ -35,7 +35,7 @@ def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0) -> tuple
         covariance.zero_()
     added = penalty * spread + rounding * largest if known else largest
     covariance.diagonal().add_(added)
-    lower = factor(covariance)
+    lower = factor(covariance, largest)
     solved = torch.cholesky_solve(apart.T, lower)
     products = apart @ solved
     mix = believed(products, totals.counts, _noise(lower, added, float(count)) if known else 0.0)

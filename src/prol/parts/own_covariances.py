@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prol.parts.prototypes import classmates
 from prol.parts.rows import RowTable
+from prol.parts.solvers import factor
 
 SAMPLES_AT_ONCE = 64
 NUMBERS_AT_ONCE = 2**24
@@ -18,6 +19,7 @@ DOUBT = 150
 """Samples of a class with which half as much is made of its own covariance as of one that has no end of them."""
 FLOOR = 1e-4
 """Least share of the mean variance that is added to variances."""
+LARGEST_LIFT = 1e6
 ROUNDING = 1e-5
 """How far float32 moments may be off, as a share of the mean square: all that is left of near copies."""
 
@@ -70,14 +72,14 @@ class OwnCovariances:
         rounding = ROUNDING * self._mean_square(counts)
         pooled.diagonal().add_(max(floor, FLOOR) * pooled.diagonal().mean().clamp(min=0) + rounding)
         identity = torch.eye(self.width).to(pooled)
-        whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(pooled), identity, upper=False)
+        whiten = torch.linalg.solve_triangular(factor(pooled, float(rounding) / ROUNDING), identity, upper=False)
         means, inverses, volumes, traces = [], [], [], []
         for part in torch.split(own, at_once):
             mean, scatter = self._gaussians(part)
             count = counts[part].view(-1, 1, 1)
             share = believed_share(count, trust, self.width)
             ratio = whiten @ (scatter * (share / count)) @ whiten.T  # where the shared covariance is the identity
-            factors = torch.linalg.cholesky((ratio + ratio.mT) / 2 + (1 - share) * identity)
+            factors = raised_factors((ratio + ratio.mT) / 2 + (1 - share) * identity)
             means.append((mean @ whiten.T).float())
             inverses.append(torch.linalg.solve_triangular(factors, identity, upper=False).float())
             volumes.append(factors.diagonal(dim1=1, dim2=2).log().sum(1))
@@ -156,6 +158,23 @@ def expected_gain(divergence: Tensor, shares: Tensor, counts: Tensor, width: int
 def classes_at_once(width: int) -> int:
     """Of how many classes square matrices of this width are worked on together."""
     return max(1, NUMBERS_AT_ONCE // max(1, width * width))
+
+
+def raised_factors(matrices: Tensor) -> Tensor:
+    """Lower Cholesky factors of symmetric matrices `[R, K, K]` of the size of the identity.
+
+    Where rounding has taken one below zero, as with thousands of copies, its diagonal is raised until there is one.
+    """
+    factors: Tensor
+    factors, failed = torch.linalg.cholesky_ex(matrices)
+    lift = 1e-6
+    while bool(failed.any()):
+        if lift > LARGEST_LIFT:
+            raise ValueError("the statistics of a class are not finite: look for images with NaN or infinite features")
+        matrices = matrices + (failed > 0).view(-1, 1, 1) * lift * torch.eye(matrices.shape[1]).to(matrices)
+        factors, failed = torch.linalg.cholesky_ex(matrices)
+        lift *= 10
+    return factors
 
 
 def packed_length(width: int) -> int:

@@ -135,10 +135,13 @@ def recursive_least_squares(inverse: Tensor, weight: Tensor, features: Tensor, t
     inverse.addmm_(change.T, change, alpha=-1)
 
 
-def factor(matrix: Tensor) -> Tensor:
-    """The lower Cholesky factor of a symmetric matrix, whose diagonal is raised where rounding took it below zero."""
-    unit = float(matrix.diagonal().mean())
-    for lift in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
+def factor(matrix: Tensor, largest: float = 0.0) -> Tensor:
+    """The lower Cholesky factor of a symmetric matrix, whose diagonal is raised where rounding took it below zero.
+
+    `largest` is what was subtracted from to get the diagonal, where that may be little more than rounding.
+    """
+    unit = max(float(matrix.diagonal().mean()), largest)
+    for lift in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
         lifted = matrix + lift * unit * torch.eye(len(matrix), device=matrix.device) if lift else matrix
         found: Tensor
         found, failed = torch.linalg.cholesky_ex(lifted)

@@ -22,7 +22,7 @@ def as_json(answered: Iterable[Answered]) -> Iterator[str]:
     before = "[\n"
     for image, answers in answered:
         content = {"image": _name(image), "answers": [asdict(answer) for answer in answers]}
-        yield before + json.dumps(content, ensure_ascii=False)
+        yield before + json.dumps(content)  # escapes whatever a terminal or an encoding would stumble over
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
 
@@ -32,7 +32,7 @@ def as_csv(answered: Iterable[Answered]) -> Iterator[str]:
     yield _csv_line(_COLUMNS)
     for image, answers in answered:
         for rank, answer in enumerate(answers, start=1):
-            yield _csv_line((_name(image), rank, answer.label, answer.probability, answer.score))
+            yield _csv_line((_name(image), rank, _printable(str(answer.label)), answer.probability, answer.score))
 
 
 def as_table(answered: Iterable[Answered]) -> Iterator[str]:
