@@ -135,9 +135,9 @@ class PROLPlus(TaskLearner):
         else:
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
             blocks, moved, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
-            self._take_in(blocks, rows)
+            taken = self._take_in(blocks, rows)
             if o.carry:
-                self._carry_along(blocks, moved)
+                self._carry_along(taken, moved)
             told = {"adapt": loss, "rate": rate}
         self._choose()
         self._last = told
@@ -145,22 +145,27 @@ class PROLPlus(TaskLearner):
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
             self.tuning.end()
 
-    def _take_in(self, blocks: Tensor, rows: Tensor) -> None:
+    def _take_in(self, blocks: Tensor, rows: Tensor) -> Tensor:
+        """Adds up features of blocks `[B, L]`; all features that were made of them `[B, L + M]`."""
         if self.scale is None:
             self.scale = Scale.of(blocks, self.widths.blocks)
         linear = self.scale.apply(blocks)
-        self.moments.add(self._embed(linear), rows)
+        embedded = self._embed(linear)
+        self.moments.add(embedded, rows)
         coordinates = self._coordinates(linear)
         if self.own is not None and coordinates is not None:
             self.own.add(coordinates, rows)
         self.seen += len(rows)
         self._solved = None
+        return embedded
 
-    def _carry_along(self, before: Tensor, after: Tensor) -> None:
-        """A step has moved the network: what was seen before moves as the chunk's own features `[B, L]` did."""
+    def _carry_along(self, taken: Tensor, after: Tensor) -> None:
+        """A step has moved the network: all that was seen moves as the chunk, `taken` in as `[B, L + M]`, has moved.
+
+        `after` `[B, L]` are its features of blocks as they are now.
+        """
         assert self.scale is not None
-        shifts = self._embed(self.scale.apply(after)) - self._embed(self.scale.apply(before))
-        self.moments.shift(shifts.mean(0))
+        self.moments.shift((self._embed(self.scale.apply(after)) - taken).mean(0))
 
     def _choose(self) -> None:
         """The shrinkage whenever samples have doubled, and once the directions of own covariances."""
@@ -169,12 +174,15 @@ class PROLPlus(TaskLearner):
         begin = 0 < w.own < w.linear and self.directions is None and self.seen >= ENOUGH
         if choose:
             self.chosen_at = self.seen
+        if not (choose or begin):
+            return
         # What was taken in stays so: a chunk is not refused for what could not be chosen besides.
         with suppress(ValueError, RuntimeError):
+            totals = self.moments.totals()
             if choose:
-                self.strength = choose_strength(self.moments.totals(), self.strength)
+                self.strength = choose_strength(totals, self.strength)
             if begin:
-                self.directions = principal_directions(self.moments.totals(), w.linear, w.own).float()
+                self.directions = principal_directions(totals, w.linear, w.own).float()
 
     def _coordinates(self, linear: Tensor) -> Tensor | None:
         """Linear features `[B, L]` in the directions of own covariances `[B, K]`, if these are known."""

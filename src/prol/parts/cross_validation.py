@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from prol.parts.moments import Totals
+from prol.parts.solvers import factor
 
 STRENGTHS = tuple(10 ** (half / 2) for half in range(-10, 9))
 """Penalties to choose from, in units of the features' mean variance."""
@@ -48,8 +49,9 @@ def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float,
     """
     matrix = scatter.clone()
     matrix.diagonal().add_(penalty)
-    lower, failed = torch.linalg.cholesky_ex(matrix)
-    if bool(failed):  # copies, of whose scatter rounding has left nothing: so weak a penalty cannot be judged
+    try:
+        lower = factor(matrix)
+    except ValueError:  # copies, of whose scatter rounding has left nothing: so weak a penalty cannot be judged
         return math.inf
     weight = torch.cholesky_solve(sums.T, lower)
     left = targets - float((weight * sums.T).sum()) - penalty * float(weight.square().sum())

@@ -20,6 +20,7 @@ DOUBT = 150
 FLOOR = 1e-4
 """Least share of the mean variance that is added to variances."""
 LARGEST_LIFT = 1e6
+"""What a diagonal is raised by at most before it counts as that of no numbers."""
 ROUNDING = 1e-5
 """How far float32 moments may be off, as a share of the mean square: all that is left of near copies."""
 

@@ -141,7 +141,7 @@ def factor(matrix: Tensor, largest: float = 0.0) -> Tensor:
     `largest` is what was subtracted from to get the diagonal, where that may be little more than rounding.
     """
     unit = max(float(matrix.diagonal().mean()), largest)
-    for lift in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
+    for lift in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
         lifted = matrix + lift * unit * torch.eye(len(matrix), device=matrix.device) if lift else matrix
         found: Tensor
         found, failed = torch.linalg.cholesky_ex(lifted)
