@@ -140,9 +140,11 @@ def factor(matrix: Tensor, largest: float = 0.0) -> Tensor:
 
     `largest` is what was subtracted from to get the diagonal, where that may be little more than rounding.
     """
-    unit = max(float(matrix.diagonal().mean()), largest)
-    for lift in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
-        lifted = matrix + lift * unit * torch.eye(len(matrix), device=matrix.device) if lift else matrix
+    unit = float(matrix.diagonal().mean())
+    lifts = [share * unit for share in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)]
+    lifts += [share * largest for share in (1e-8, 1e-6, 1e-4, 1e-2) if share * largest > max(lifts)]
+    for lift in lifts:
+        lifted = matrix + lift * torch.eye(len(matrix), device=matrix.device) if lift else matrix
         found: Tensor
         found, failed = torch.linalg.cholesky_ex(lifted)
         if not bool(failed):
