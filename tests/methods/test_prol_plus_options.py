@@ -189,6 +189,9 @@ def test_the_least_that_is_possible_is_taken() -> None:
 
 
 def test_a_penalty_and_carrying_along_can_be_set_as_text() -> None:
-    usual, other = PROLPlus.read_options({}), PROLPlus.read_options({"penalty": "0.05", "carry": "false"})
-    assert (usual.penalty, usual.carry) == (None, True)
-    assert (other.penalty, other.carry) == (0.05, False)
+    usual, other = (
+        PROLPlus.read_options({}),
+        PROLPlus.read_options({"penalty": "0.05", "carry": "false", "draw_in": "no"}),
+    )
+    assert (usual.penalty, usual.carry, usual.draw_in) == (None, True, True)
+    assert (other.penalty, other.carry, other.draw_in) == (0.05, False, False)

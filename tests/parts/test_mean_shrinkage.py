@@ -285,3 +285,10 @@ def test_classes_of_few_samples_are_found_more_often_than_by_plain_lda(shared: i
         )
         assert found[d.truth >= 15].mean() > plain[d.truth >= 15].mean() + 0.1
         assert found.mean() > plain.mean() + 0.02
+
+
+@pytest.mark.parametrize("penalty", [0.001, 0.1, 3.0])
+def test_without_drawing_in_it_is_plain_lda(penalty: float) -> None:
+    d = data([30, 5, 12], 8)
+    weight, bias = steadied_lda(d.totals(), penalty, draw_in=False)
+    alike(d.probes @ weight.T + bias, plainly(d.totals(), d.probes, penalty))

@@ -211,7 +211,7 @@ class PROLPlus(TaskLearner):
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
         totals, penalty = self.moments.totals(), self._penalty()
-        weight, bias = steadied_lda(totals, penalty, ROUNDING)
+        weight, bias = steadied_lda(totals, penalty, ROUNDING, self.options.draw_in)
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
         if self.own is None or not bool((self.own.table.rows[:, 0] > 1).any()):
             return head, None

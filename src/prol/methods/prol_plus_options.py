@@ -39,6 +39,8 @@ class PROLPlusOptions:
     """Shrinkage as a share of the penalty that cross-validation finds best for ridge regression."""
     penalty: float | None = None
     """A shrinkage to use instead, in units of the features' mean variance; by default cross-validation decides."""
+    draw_in: bool = True
+    """Whether class means are drawn in by their noise."""
     adapt_steps: int = 400
     """Most steps in which the LayerNorms are tuned, all in the first task; 0 for none."""
     adapt_lr: float = 0.002

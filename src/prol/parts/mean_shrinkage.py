@@ -19,8 +19,10 @@ LEAST_SIGNAL = 0.1
 """Share of the means' squared length that is no noise, whatever the estimate says: classes must differ in something."""
 
 
-def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0) -> tuple[Tensor, Tensor]:
+def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0, draw_in: bool = True) -> tuple[Tensor, Tensor]:
     """Weights `[C, M]` and biases `[C]` of a linear discriminant analysis whose means are drawn in by their noise.
+
+    Unless `draw_in` is false: then they stay as they are.
 
     The covariance Σ within classes gets `penalty` times its mean variance added to each, and `rounding` times the mean
     square. With means m_c about that of all samples, drawn in to m̃_c, a class scores (x - μ)ᵀΣ⁻¹m̃_c - ½ m̃_cᵀΣ⁻¹m̃_c.
@@ -38,7 +40,7 @@ def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0) -> tuple
     lower = factor(covariance, largest)
     solved = torch.cholesky_solve(apart.T, lower)
     products = apart @ solved
-    mix = believed(products, totals.counts, _noise(lower, added, float(count)) if known else 0.0)
+    mix = believed(products, totals.counts, _noise(lower, added, float(count)) if known and draw_in else 0.0)
     weight = (solved @ mix).T
     return weight, -(weight @ centre) - 0.5 * (mix * (products @ mix)).sum(0)
 
