@@ -34,6 +34,7 @@ test-gpu: .venv/installed-test
 .venv/installed-test: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing prol and its test tools into .venv: about 6 GB, a few minutes, once."
 	$(INSTALL) -e ".[test]"
+	@sh tools/install_chromium.sh
 	touch $@ .venv/installed
 
 clean:
