@@ -129,6 +129,8 @@ class PROLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """`[N, C]` in the order of `classes_`; minus infinity for a class that was announced and not met."""
         learner = self.learner_
         met = learner.predict(X).double().numpy()
+        if np.isnan(met).any():
+            raise ValueError("some scores are not finite numbers: what was learnt is damaged")
         scores = np.full((len(met), len(self.classes_)), -np.inf)
         scores[:, np.searchsorted(self.classes_, label_array(learner.classes))] = met
         return scores
