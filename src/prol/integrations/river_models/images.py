@@ -87,7 +87,7 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
             self.learner.learn([x], [y])
             return
         [pixels], [label] = self.learner.backbone.read([x]), read_labels([y])
-        self._waiting.append((np.array(pixels.movedim(0, -1).cpu()), label))
+        self._waiting.append((pixels.movedim(0, -1).cpu().numpy().copy(), label))
         if len(self._waiting) >= self.chunk:
             self.learn_waiting()
 

@@ -1,0 +1,24 @@
+"""What people already use is imported when it is asked for, and its absence is explained."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def test_prol_itself_imports_neither() -> None:
+    script = (
+        "import sys, prol, prol.integrations; prol.create('ncm', device='cpu'); "
+        "found = {'sklearn', 'river', 'narwhals'} & sys.modules.keys(); assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(("room", "package"), [("scikit", "sklearn"), ("river_models", "river")])
+def test_a_missing_package_is_named_with_how_to_get_it(room: str, package: str) -> None:
+    script = f"import sys; sys.modules[{package!r}] = None; import prol.integrations.{room}"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].endswith(f"pip install 'prol[{package}]'")
