@@ -10,7 +10,7 @@ import pytest
 
 def test_prol_itself_imports_neither() -> None:
     script = (
-        "import sys, prol, prol.integrations; prol.create('ncm', device='cpu'); "
+        "import sys, prol, prol.integrations, prol.cli.app; "
         "found = {'sklearn', 'river', 'narwhals'} & sys.modules.keys(); assert not found, found"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -137,7 +137,18 @@ def test_a_batch_that_is_refused_changes_nothing() -> None:
         model.learn_many(pa.table({"a": [1.0, 2.0]}), pa.chunked_array([["x"]]))
     with pytest.raises(ValueError, match="a label must not be missing"):
         model.learn_many(pa.table({"a": [1.0, 2.0]}), pa.chunked_array([["x", None]]))
+    with pytest.raises(ValueError, match="feature 'a' must hold numbers, not String: encode text"):
+        model.learn_many(pa.table({"a": ["1", "2"]}), pa.chunked_array([["x", "y"]]))
+    with pytest.raises(ValueError, match="at most 1e\\+100 in size"):
+        model.learn_many(pa.table({"a": [1.0, float("inf")]}), pa.chunked_array([["x", "y"]]))
     assert pickle.dumps(model) == before
+
+
+def test_truths_and_columns_without_any_value_are_read() -> None:
+    model = StreamingLDA()
+    table = pa.table({"a": [True, False, True, False], "b": [1, 2, 3, 4], "c": pa.nulls(4)})
+    model.learn_many(table, pa.chunked_array([[1, 0, 1, 0]]))
+    assert model.predict_many(table).to_pylist() == [1, 0, 1, 0]
 
 
 def test_a_shrinkage_that_is_none_is_refused() -> None:

@@ -73,8 +73,9 @@ class KeptLearner:
         files = self._files
         if self._learner is not None:
             with tempfile.TemporaryDirectory() as place:
-                self._learner.save(place)
-                files = {file.name: file.read_bytes() for file in sorted(Path(place).iterdir())}
+                folder = Path(place, "learner")
+                self._learner.save(folder)
+                files = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
         return {"files": files, "backbone": self._backbone}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

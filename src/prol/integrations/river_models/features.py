@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
     def learn_many(self, X: Any, y: Any) -> None:
         """Takes in a data frame of any kind that narwhals knows, and the series of its labels."""
         frame, labels = into_frame(X), into_series(y).to_list()
-        values = _present(to_numpy(frame))
+        values = _read_frame(frame)
         if len(values) != len(labels):
             raise ValueError(f"{len(values)} rows but {len(labels)} labels: each row needs one label")
         self._learn(list(frame.columns), values, labels)
@@ -75,13 +76,13 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
     def predict_proba_many(self, X: Any) -> Any:
         """A data frame of X's kind with a column a class; but for pandas, columns are named by the labels' text."""
         frame = into_frame(X)
-        shares = self._probabilities(list(frame.columns), _present(to_numpy(frame)))
+        shares = self._probabilities(list(frame.columns), _read_frame(frame))
         return to_native_frame({label: shares[:, row] for label, row in self._row_of.items()}, like=frame)
 
     def predict_many(self, X: Any) -> Any:
         """A series of X's kind with the most probable label of each row."""
         frame = into_frame(X)
-        shares, labels = self._probabilities(list(frame.columns), _present(to_numpy(frame))), list(self._row_of)
+        shares, labels = self._probabilities(list(frame.columns), _read_frame(frame)), list(self._row_of)
         winners = [labels[row] for row in shares.argmax(axis=1)] if labels else [None] * len(shares)
         return to_native_series(winners, name=None, like=frame)
 
@@ -134,8 +135,12 @@ def _read(x: Mapping[Hashable, Any]) -> list[float]:
     return values
 
 
-def _present(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Zero for what is missing."""
+def _read_frame(frame: nw.DataFrame[Any]) -> NDArray[np.float64]:
+    """The values of a data frame `[B, M]`, zero for what is missing."""
+    for name, kind in frame.schema.items():
+        if kind in (nw.String, nw.Categorical, nw.Enum, nw.Binary):
+            raise ValueError(f"feature {name!r} must hold numbers, not {kind}: encode text")
+    values = to_numpy(frame)
     return np.where(np.isnan(values), 0.0, values)
 
 
