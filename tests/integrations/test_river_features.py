@@ -65,6 +65,14 @@ def test_a_feature_that_is_absent_is_zero() -> None:
         assert sparse.predict_proba_one(x | {"never seen": 9.0}) == sparse.predict_proba_one(x)
 
 
+def test_the_order_of_a_dictionary_makes_no_difference_to_the_bit() -> None:
+    forth, back = StreamingLDA(), StreamingLDA()
+    for x, y in SEGMENTS:
+        forth.learn_one(x, y)
+        back.learn_one(dict(reversed(x.items())), y)
+    assert all(forth.predict_proba_one(x) == back.predict_proba_one(x) for x, _ in SEGMENTS)
+
+
 def frames(columns: list[list[str]]) -> list[tuple[pa.Table, pa.ChunkedArray]]:
     """One batch of 20 samples for each list of columns."""
     batches = []
