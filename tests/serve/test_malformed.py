@@ -1,0 +1,60 @@
+"""A thousand requests that are wrong in some way: each is refused in words, and nothing else happens."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from serve.malformed import Request, corpus
+from serve.processes import Server, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Server:
+    with serving(tmp_path_factory.mktemp("served") / "model", "--backbone", small_vit) as started:
+        yield started
+
+
+def sent(address: str, request: Request) -> tuple[int, bytes]:
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    try:
+        connection.putrequest(request.method, request.path, skip_accept_encoding=True)
+        for name, value in request.headers.items():
+            connection.putheader(name, value.encode())
+        connection.putheader("Content-Length", str(len(request.body)))
+        connection.endheaders()
+        connection.send(request.body)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def memory(process: int) -> int:
+    """Bytes that a process has in memory now."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def test_a_thousand_malformed_requests_are_refused_in_words(server: Server) -> None:
+    requests, before, learnt = corpus(), memory(server.process.pid), 0
+    assert len(requests) > 1000
+    for request in requests:
+        status, body = sent(server.address, request)
+        if status == 200:
+            assert request.may_succeed, request.name
+            learnt += request.path == "/learn"
+            continue
+        assert 400 <= status < 500, (request.name, status, body[:200])
+        error = json.loads(body)["error"]
+        assert error["code"].replace("_", "").isalpha(), request.name
+        assert error["message"].strip().endswith((".", "?")), (request.name, error)
+    assert sent(server.address, Request("", "GET", "/healthz"))[0] == 200
+    classes = json.loads(sent(server.address, Request("", "GET", "/classes"))[1])["classes"]
+    assert classes == ([{"label": "fuzzed", "count": learnt}] if learnt else [])
+    assert memory(server.process.pid) - before < 300e6
