@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ class Checkpoints:
         finally:
             unfinished.unlink(missing_ok=True)
         for _, _, path in self._newest_first()[self.keep :]:
-            path.unlink()
+            with suppress(OSError):  # the new one is there: what cannot be dropped now is dropped after the next
+                path.unlink()
 
     def read_newest(self, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is as it was written; damaged ones are reported and removed."""
@@ -43,6 +45,17 @@ class Checkpoints:
             warn(f"checkpoint {path} is damaged: going back to the one before it")
             path.unlink()
         return None
+
+    def newest_number(self) -> int | None:
+        """The highest number there, whether or not that checkpoint is as it was written."""
+        return next((number for number, _, _ in self._newest_first()), None)
+
+    def drop_after(self, number: int) -> None:
+        """Removes checkpoints with higher numbers, as far as that is possible."""
+        for present, _, path in self._newest_first():
+            if present > number:
+                with suppress(OSError):
+                    path.unlink()
 
     def _newest_first(self) -> list[tuple[int, str, Path]]:
         """Number, checksum and path of each checkpoint."""

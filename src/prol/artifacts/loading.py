@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from prol import registry
 from prol.artifacts.atomic import current_folder
-from prol.artifacts.meta import MODEL_FILE, read_meta
+from prol.artifacts.meta import MODEL_FILE, NEW_MODEL_FILE, read_meta
 from prol.artifacts.tensors import file_sha256, read_tensors
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone
-    from prol.learner import Learner
+    from prol.learner import Learner, State
 
 
 def load(
@@ -37,8 +37,7 @@ def load(
     """
     place = current_folder(Path(folder).resolve())
     meta = read_meta(place)
-    if file_sha256(place / MODEL_FILE) != meta["model_sha256"]:
-        raise ValueError(f"{place / MODEL_FILE} is damaged: its checksum is not the one saved; copy the folder again")
+    model = _model_file(place, meta["model_sha256"])
     kind = method or registry.method(meta["method"])
     if kind.name != meta["method"]:
         raise ValueError(f"{place} was saved by method {meta['method']!r}, not by {kind.name!r}")
@@ -46,16 +45,29 @@ def load(
         backbone = open_saved_backbone(meta, place, backbone, device=device, precision=precision)
     else:
         _require_same_weights(backbone, meta["backbone"], place)
+    state = meta["state"] | {"classes": meta["classes"]}
+    return restored(kind, backbone, meta, (read_tensors(model), state), place)
+
+
+def restored(kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: State, place: Path) -> Learner:
+    """A learner with the options and the seed `saved` at `place`, in a state that lay there too."""
     try:
-        learner = kind(backbone, kind.read_options(meta["options"]), meta["seed"])
-        _require_same_preprocessing(learner, meta["preprocessing"], place)
-        tensors = read_tensors(place / MODEL_FILE)
-        learner.load_state(tensors, meta["state"] | {"classes": meta["classes"]})
+        learner = kind(backbone, kind.read_options(saved["options"]), saved["seed"])
+        _require_same_preprocessing(learner, saved["preprocessing"], place)
+        learner.load_state(*state)
     except (LookupError, RuntimeError, TypeError, AttributeError, MemoryError) as error:
         # Whatever a method's own part of a state that is not one makes it stumble over.
         said = " ".join(str(error).split())
         raise ValueError(f"{place} does not fit method {kind.name!r} of this version: {said}") from error
     return learner
+
+
+def _model_file(place: Path, sha256: str) -> Path:
+    """The file with that hash: the model, or one that `save_into`, killed half way, has not put in its place yet."""
+    for file in (place / MODEL_FILE, place / NEW_MODEL_FILE):
+        if file.is_file() and file_sha256(file) == sha256:
+            return file
+    raise ValueError(f"{place / MODEL_FILE} is damaged: its checksum is not the one saved; copy the folder again")
 
 
 def open_saved_backbone(

@@ -11,6 +11,8 @@ from prol.labels import read_labels, require_distinct
 
 FORMAT = 1
 MODEL_FILE = "model.safetensors"
+NEW_MODEL_FILE = ".model.safetensors.new"
+"""A model on its way into a folder that holds other things too."""
 META_FILE = "meta.json"
 CARD_FILE = "README.md"
 

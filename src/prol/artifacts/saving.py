@@ -44,7 +44,7 @@ def save(learner: Learner, folder: str | Path, origin: Origin | None = None) -> 
 
     def fill(unfinished: Path) -> None:
         write_tensors(unfinished / MODEL_FILE, tensors)
-        meta = _describe(learner, state, file_sha256(unfinished / MODEL_FILE), origin)
+        meta = describe(learner, state, file_sha256(unfinished / MODEL_FILE), origin)
         write_json(unfinished / META_FILE, meta)
         size = (unfinished / MODEL_FILE).stat().st_size
         (unfinished / CARD_FILE).write_text(model_card(meta, folder.name, size, learner.citation), encoding="utf-8")
@@ -52,7 +52,10 @@ def save(learner: Learner, folder: str | Path, origin: Origin | None = None) -> 
     write_folder(folder, fill)
 
 
-def _describe(learner: Learner, state: dict[str, Any], model_sha256: str, origin: Origin | None) -> dict[str, Any]:
+def describe(
+    learner: Learner, state: dict[str, Any], model_sha256: str, origin: Origin | None = None
+) -> dict[str, Any]:
+    """The content of `meta.json`."""
     return {
         "format": FORMAT,
         "prol": prol.__version__,

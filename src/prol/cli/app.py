@@ -16,6 +16,7 @@ from prol.cli.listing import datasets, methods
 from prol.cli.models import export, predict
 from prol.cli.rate_curve import rate_curve
 from prol.cli.run import resume, run
+from prol.cli.serve import serve
 from prol.cli.streams import streams
 
 # Typer carries its own copy of click or uses the installed one, depending on its version.
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, resume, show, export, predict, compare, rate_curve, params, methods, datasets, streams):
+for verb in (run, resume, show, export, predict, serve, compare, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 

@@ -1,0 +1,66 @@
+"""A learner saved into a folder that holds other things too, which therefore cannot be replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prol.artifacts.atomic import publish, write_file, write_json
+from prol.artifacts.card import model_card
+from prol.artifacts.meta import CARD_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, read_meta
+from prol.artifacts.saving import describe
+from prol.artifacts.tensors import file_sha256, write_tensors
+
+if TYPE_CHECKING:
+    from prol.learner import Learner
+
+
+def saved_sha256(folder: Path) -> str | None:
+    """The model's hash as `meta.json` has it; None where there is no saved learner."""
+    return str(read_meta(folder)["model_sha256"]) if (folder / META_FILE).exists() else None
+
+
+def save_into(learner: Learner, folder: Path, announce: Callable[[str], None]) -> None:
+    """Writes model, `meta.json` and card, and touches nothing else; the folder may be the root of a disk.
+
+    `announce` is told the model's hash after it is on disk and before anything that was there is changed. A process
+    killed at any instant leaves a folder that `load` reads as the old or as the new one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished, model = folder / NEW_MODEL_FILE, folder / MODEL_FILE
+    finish_saving(folder)
+    tensors, state = learner.state()
+    try:
+        write_tensors(unfinished, tensors)
+        sha256, size = file_sha256(unfinished), unfinished.stat().st_size
+        known = saved_sha256(folder) == sha256
+        if not known:
+            announce(sha256)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    meta = describe(learner, state, sha256)
+    if known or not model.exists():
+        publish(unfinished, model)
+    # From here on the new model is the valid one, whichever of its two names it has.
+    write_json(folder / META_FILE, meta)
+    if unfinished.exists():
+        publish(unfinished, model)
+    card = model_card(meta, folder.name, size, learner.citation)
+    write_file(folder / CARD_FILE, lambda place: _write_text(place, card))
+
+
+def finish_saving(folder: Path) -> None:
+    """Puts a model in its place that a killed process has left beside it; removes one that came to nothing."""
+    unfinished = folder / NEW_MODEL_FILE
+    if not unfinished.exists():
+        return
+    if (folder / MODEL_FILE).exists() and saved_sha256(folder) == file_sha256(unfinished):
+        publish(unfinished, folder / MODEL_FILE)
+    else:
+        unfinished.unlink()
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

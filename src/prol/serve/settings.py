@@ -1,0 +1,64 @@
+"""How much of anything the service takes on, and where it listens."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Everything a client could ask too much of.
+
+    Args:
+        body_bytes: of one request.
+        body_seconds: in which a request must have arrived.
+        images: in one request.
+        pixels: of one image, looked up in its header before it is decoded.
+        request_pixels: of all images of one request.
+        memory_bytes: of all requests in hand together, encoded and decoded.
+        queue: requests that wait to be learnt.
+        rate: requests a second from one client; none by default.
+        pending_images: that wait for a late label.
+        pending_bytes: of them.
+        pending_seconds: for which they wait.
+        keys: idempotency keys that are remembered.
+    """
+
+    body_bytes: int = 64 * MIB
+    body_seconds: float = 60.0
+    images: int = 256
+    pixels: int = 25_000_000
+    request_pixels: int = 100_000_000
+    memory_bytes: int = 1024 * MIB
+    queue: int = 64
+    rate: float | None = None
+    pending_images: int = 10_000
+    pending_bytes: int = 256 * MIB
+    pending_seconds: float = 600.0
+    keys: int = 10_000
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{field.name} must be above 0, got {value}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `prol serve` was asked for; method, options and seed are those of a learner that is to be made."""
+
+    method: str | None = None
+    backbone: str | None = None
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    device: str = "auto"
+    checkpoints: int = 2
+
+    def __post_init__(self) -> None:
+        if self.checkpoints < 2:
+            raise ValueError(f"checkpoints must be at least 2, so that one may be damaged, got {self.checkpoints}")

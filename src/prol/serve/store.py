@@ -1,0 +1,97 @@
+"""The folder of a service: a saved learner, and beside it numbered checkpoints of learner and records in one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from prol.artifacts import Checkpoints
+from prol.artifacts.updating import save_into
+from prol.learner import Learner, State
+from prol.serve.records import Records
+
+FORMAT = 1
+SERVICE = "service"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recovered:
+    """What the newest good checkpoint holds; `about` is what the learner is, besides its state."""
+
+    version: int
+    about: dict[str, Any]
+    state: State
+    records: Records
+
+
+class Store:
+    """Writes and reads one service's checkpoints; holds the lock that keeps another server off."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder
+        self.place = folder / SERVICE
+        self.checkpoints = Checkpoints(self.place, keep)
+        self._lock: IO[str] | None = None
+
+    def lock(self) -> None:
+        """Keeps other servers out; the lock goes with the process, however it ends."""
+        if self.place.exists() and not self.place.is_dir():
+            raise ValueError(f"{self.place} is not a folder: the service keeps its state there, so move it away")
+        self.place.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.place / ".lock").open("w")
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self.release()
+                raise ValueError(f"another server is at work in {self.folder}: stop it, or serve a copy") from None
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def recover(self, warn: Callable[[str], None]) -> Recovered | None:
+        """The newest good checkpoint. Numbers go on behind the highest there was, though it be damaged."""
+        highest = self.checkpoints.newest_number()
+        newest = self.checkpoints.read_newest(warn)
+        if newest is None or highest is None:
+            return None
+        tensors, content = newest
+        if content.get("format") != FORMAT:
+            raise ValueError(
+                f"{self.place} has format {content.get('format')!r}, this version of prol reads {FORMAT}: "
+                "serve it with a matching prol"
+            )
+        records = Records.from_json(content["records"])
+        return Recovered(highest, content["about"], (tensors, content["learner"]), records)
+
+    def commit(self, version: int, about: dict[str, Any], state: State, records: Records) -> None:
+        """Returns when all of it is on disk; raises when it is not, and then the checkpoint before it is the newest."""
+        content = {"format": FORMAT, "about": about, "learner": state[1], "records": records.to_json()}
+        try:
+            self.checkpoints.write(version, state[0], content)
+        except BaseException:
+            self.checkpoints.drop_after(version - 1)
+            raise
+
+    def save(self, learner: Learner, announce: Callable[[str], None]) -> None:
+        """Writes the saved learner itself; `announce` commits the hash it is going to have."""
+        save_into(learner, self.folder, announce)
+
+
+def about(learner: Learner) -> dict[str, Any]:
+    """What a learner is, besides its state: enough to make it again."""
+    return {
+        "method": learner.name,
+        "options": dataclasses.asdict(learner.options),
+        "seed": learner.seed,
+        "precision": learner.backbone.precision,
+        "backbone": {"name": learner.backbone.name, "sha256": learner.backbone.sha256},
+        "preprocessing": dataclasses.asdict(learner.preprocessing),
+    }

@@ -1,0 +1,36 @@
+"""How probable it is that an image shows none of the classes, calibrated on the stream itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from prol.learner import Learner
+from prol.novelty import Novelty  # type: ignore[import-not-found]
+
+
+class Unknowns:
+    """Observes how familiar images look before they are learnt, and says what that means for others."""
+
+    def __init__(self, state: dict[str, Any] | None = None) -> None:
+        self._novelty = Novelty() if state is None else Novelty.from_state(state)
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._novelty.state()
+        return state
+
+    def observe(self, familiarity: Sequence[float], known: Sequence[bool]) -> None:
+        self._novelty.observe(torch.tensor(familiarity), torch.tensor(known))
+
+    def scores(self, familiarity: Sequence[float]) -> list[float] | None:
+        """0 to 1 for each image; None while there is too little to calibrate on."""
+        unknown = self._novelty.unknown(torch.tensor(familiarity))
+        return None if unknown is None else unknown.tolist()
+
+    @staticmethod
+    def familiarity(learner: Learner, images: Any) -> list[float] | None:
+        """Higher means more like what was learnt; None where the method cannot tell."""
+        familiarity = learner.familiarity(images)  # type: ignore[attr-defined]
+        return None if familiarity is None else familiarity.tolist()
