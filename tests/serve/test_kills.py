@@ -1,0 +1,89 @@
+"""A server that is killed at any instant under load: what it acknowledged is learnt, exactly once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+import prol
+from serve.running import Nursery, Server, counts, learn, picture
+
+CLIENTS = 4
+IMAGES = [picture(seed, 16) for seed in range(4)]
+
+
+class Teacher(threading.Thread):
+    """Sends one chunk after another, each with a key, and repeats it until it is acknowledged."""
+
+    def __init__(self, number: int, where: list[str], acknowledgements: threading.Semaphore) -> None:
+        super().__init__(daemon=True)
+        self.number, self.where, self.acknowledgements = number, where, acknowledgements
+        self.enough = threading.Event()
+        self.acknowledged: Counter[str] = Counter()
+        self.repeated = 0
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        draw, chunk = random.Random(self.number), 0
+        while not self.enough.is_set():
+            labels = [f"class {draw.randrange(5)}" for _ in range(draw.randint(1, 4))]
+            self._send(labels, key=f"{self.number}-{chunk}")
+            self.acknowledged.update(labels)
+            self.acknowledgements.release()
+            chunk += 1
+
+    def _send(self, labels: list[str], key: str) -> None:
+        while True:
+            try:
+                with httpx.Client(base_url=self.where[0], timeout=60) as client:
+                    answer = learn(client, IMAGES[: len(labels)], labels, key=key)
+            except httpx.TransportError:
+                self.enough.wait(0.05)  # as clients do: a server that is gone is not asked at once again
+                continue
+            if answer.status_code == 200:
+                self.repeated += answer.json()["repeated"]
+                return
+            if answer.status_code not in (429, 503):
+                self.wrong.append(answer.text)
+
+
+def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int) -> None:
+    draw = random.Random(kills)
+    server = Server(nursery, folder, "--method", "ncm", "--backbone", small_vit)
+    where, acknowledgements, pause = [server.url], threading.Semaphore(0), threading.Event()
+    teachers = [Teacher(number, where, acknowledgements) for number in range(CLIENTS)]
+    for teacher in teachers:
+        teacher.start()
+    for _ in range(kills):
+        for _ in range(draw.randint(1, 12)):
+            assert acknowledgements.acquire(timeout=60)
+        pause.wait(draw.uniform(0, 0.1))  # any instant between two acknowledgements
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+        server = Server(nursery, folder)
+        where[0] = server.url
+    for teacher in teachers:
+        teacher.enough.set()
+    for teacher in teachers:
+        teacher.join(60)
+        assert not teacher.is_alive()
+    assert [teacher.wrong for teacher in teachers] == [[]] * CLIENTS
+    expected = sum((teacher.acknowledged for teacher in teachers), Counter())
+    with server.client() as client:
+        assert counts(client) == expected
+        assert client.get("/status").json()["images_learnt"] == expected.total()
+    assert server.end() == 0
+    learner = prol.load(folder)
+    assert dict(zip(learner.classes, learner.class_counts().tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_every_acknowledged_chunk_is_applied_exactly_once(
+    nursery: Nursery, tmp_path: Path, small_vit: str, kills: int
+) -> None:
+    kill_and_count(nursery, tmp_path / "model", small_vit, kills)
