@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import prol
-from serve.running import Nursery, Server, counts, learn, picture
+from serve.running import Nursery, Server, client_of, counts, learn, picture
 
 CLIENTS = 4
 IMAGES = [picture(seed, 16) for seed in range(4)]
@@ -41,7 +41,7 @@ class Teacher(threading.Thread):
     def _send(self, labels: list[str], key: str) -> None:
         while True:
             try:
-                with httpx.Client(base_url=self.where[0], timeout=60) as client:
+                with client_of(self.where[0]) as client:
                     answer = learn(client, IMAGES[: len(labels)], labels, key=key)
             except httpx.TransportError:
                 self.enough.wait(0.05)  # as clients do: a server that is gone is not asked at once again
