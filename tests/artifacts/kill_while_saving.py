@@ -1,5 +1,7 @@
 """Saves over an artifact again and again, each time killed one file operation later, and reports what was left.
 
+"whole" replaces the folder, "into" the files in a folder that holds something else too.
+
 A process of its own, because it forks: the child dies by SIGKILL, the parent loads what it finds.
 """
 
@@ -9,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ import torch
 
 import prol
 from golden_files import tiny_vit
+from prol.artifacts.updating import save_into
 from prol.evaluation.lesson import LESSON, difference, teach
+from prol.learner import Learner
 
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 
@@ -35,18 +40,26 @@ def kill_before_operation(number: int) -> None:
     sys.addaudithook(count)
 
 
-def main(place: Path) -> None:
+def save_whole(learner: Learner, folder: Path) -> None:
+    learner.save(folder)
+
+
+def save_beside(learner: Learner, folder: Path) -> None:
+    save_into(learner, folder, announce=[].append)
+
+
+def main(place: Path, save: Callable[[Learner, Path], None]) -> None:
     torch.set_num_threads(1)
     backbone = tiny_vit()
     old = teach(prol.create("head_only", backbone), LESSON[:1])
     new = teach(old.clone(), LESSON[1:2])
     report: dict[str, Any] = {"kills": 0, "old": 0, "new": 0, "broken": []}
-    old.save(place / "saved")
+    save(old, place / "saved")
     while True:
         child = os.fork()
         if child == 0:
             kill_before_operation(report["kills"] + 1)
-            new.save(place / "saved")
+            save(new, place / "saved")
             os._exit(0)
         _, status = os.waitpid(child, 0)
         found = prol.load(place / "saved", backbone)
@@ -59,9 +72,9 @@ def main(place: Path) -> None:
         if not os.WIFSIGNALED(status):
             break
         report["kills"] += 1
-        old.save(place / "saved")
+        save(old, place / "saved")
     print(json.dumps(report))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), {"whole": save_whole, "into": save_beside}[sys.argv[2]])

@@ -132,11 +132,17 @@ def test_a_save_that_fails_leaves_the_artifact_before_it(tmp_path: Path, tiny: V
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
-def test_a_process_killed_at_any_step_of_saving_leaves_the_old_or_the_new_artifact(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["whole", "into"])
+def test_a_process_killed_at_any_step_of_saving_leaves_the_old_or_the_new_artifact(tmp_path: Path, how: str) -> None:
     script = Path(__file__).parent / "kill_while_saving.py"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script, tmp_path, how],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -149,6 +149,9 @@ def test_folders_that_cannot_be_served(nursery: Nursery, folder: Path, tmp_path:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
     assert "holds cat.jpg and no saved learner" in refused_start(nursery, tmp_path / "photos")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "README.md").write_text("years of work")
+    assert "holds README.md and no saved learner" in refused_start(nursery, tmp_path / "thesis")
     assert [part.name for part in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
     (tmp_path / "file").write_bytes(b"")
     assert "is a file" in refused_start(nursery, tmp_path / "file")

@@ -35,7 +35,7 @@ class Opened:
 def open_service(store: Store, plan: Plan, warn: Callable[[str], None]) -> Opened:
     """Opens or makes what lies in the store's folder, which is locked from here on. All of it is durable then."""
     folder = store.folder
-    _require_usable(folder)
+    _require_usable(store)
     store.lock()
     finish_saving(folder)
     recovered = store.recover(warn)
@@ -52,17 +52,18 @@ def open_service(store: Store, plan: Plan, warn: Callable[[str], None]) -> Opene
     return opened
 
 
-def _require_usable(folder: Path) -> None:
+def _require_usable(store: Store) -> None:
     """Says why a folder cannot be served; puts one back that a killed `learner.save` has left under another name."""
+    folder = store.folder
     waiting = current_folder(folder)
     if waiting != folder:
         waiting.rename(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: name the folder of a saved learner, or one that does not exist yet")
-    if folder.exists() and not (folder / META_FILE).exists():
-        others = sorted(part.name for part in folder.iterdir() if part.name not in _OWN)
-        if others:
-            raise ValueError(f"{folder} holds {others[0]} and no saved learner: choose another folder")
+    names = {part.name for part in folder.iterdir()} if folder.exists() else set()
+    begun = SERVICE in names and (names <= _OWN or store.checkpoints.newest_number() is not None)
+    if names and META_FILE not in names and not begun:
+        raise ValueError(f"{folder} holds {min(names)} and no saved learner: choose another folder")
 
 
 def _from_checkpoint(store: Store, recovered: Recovered, plan: Plan) -> Opened:
