@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import FastAPI, Security
+from fastapi import APIRouter, FastAPI, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.routing import Match, Route
 
 from prol import __version__
 from prol.serve.budget import Budget
@@ -49,15 +50,20 @@ def create_app(lifecycle: Lifecycle, limits: Limits, tokens: Tokens, journal: Jo
         redirect_slashes=False,
     )
     read, write = _bearers() if tokens.needed else ([], [])
-    app.include_router(learning_routes(lifecycle, limits, read, write))
-    app.include_router(class_routes(lifecycle, read, write))
-    app.include_router(status_routes(lifecycle, read))
-    app.include_router(page_routes())
+    routers = [
+        learning_routes(lifecycle, limits, read, write),
+        class_routes(lifecycle, read, write),
+        status_routes(lifecycle, read),
+        page_routes(),
+    ]
+    for router in routers:
+        app.include_router(router)
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> JSONResponse:
         journal.count_refusal(refusal.code)
-        journal.note("refused", refusal.message)
+        if refusal.code not in ("starting", "stopping"):  # asked again and again by whoever watches over it
+            journal.note("refused", refusal.message)
         return _told(refusal)
 
     @app.exception_handler(RequestValidationError)
@@ -67,10 +73,11 @@ def create_app(lifecycle: Lifecycle, limits: Limits, tokens: Tokens, journal: Jo
         return await refused(request, Refusal(422, "invalid", f"The request does not fit at {place}: {first['msg']}."))
 
     @app.exception_handler(HTTPException)
-    async def failed(_: Request, error: HTTPException) -> JSONResponse:
+    async def failed(request: Request, error: HTTPException) -> JSONResponse:
         code, message = _WORDS.get(error.status_code, ("bad_request", f"The request cannot be read: {error.detail}."))
         refusal = Refusal(error.status_code, code, message)
-        refusal.headers.update(error.headers or {})
+        if error.status_code == 405:
+            refusal.headers["Allow"] = ", ".join(_methods(routers, request))
         journal.count_refusal(refusal.code)
         return _told(refusal)
 
@@ -82,6 +89,18 @@ def create_app(lifecycle: Lifecycle, limits: Limits, tokens: Tokens, journal: Jo
     guard = Guard(lifecycle, tokens, None if limits.rate is None else Rate(limits.rate))
     app.add_middleware(Entrance, guard=guard, limits=limits, budget=budget, journal=journal, headers=_HEADERS)
     return app
+
+
+def _methods(routers: list[APIRouter], request: Request) -> list[str]:
+    """Those that any route takes at the path of a request."""
+    found = {
+        method
+        for router in routers
+        for route in router.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return sorted(found)
 
 
 def _bearers() -> tuple[list[Any], list[Any]]:

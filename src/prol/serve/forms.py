@@ -71,7 +71,7 @@ class _Reader:
     def _begin(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise Refusal(413, "too_many_parts", "The form has too many parts: send fewer images a request.")
+            raise Refusal(422, "too_many_parts", "The form has too many parts: send fewer images a request.")
         self._part, self._disposition = _Part(), b""
 
     def _on_field(self, data: bytes, start: int, end: int) -> None:
@@ -93,7 +93,7 @@ class _Reader:
 
     def _on_data(self, data: bytes, start: int, end: int) -> None:
         if not self._part.is_file and len(self._part.data) + end - start > _LONGEST_FIELD:
-            raise Refusal(413, "field_too_long", f"A text field is longer than {_LONGEST_FIELD} bytes: shorten it.")
+            raise Refusal(422, "field_too_long", f"A text field is longer than {_LONGEST_FIELD} bytes: shorten it.")
         self._part.data += data[start:end]
 
     def _end(self) -> None:

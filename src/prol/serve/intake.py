@@ -38,7 +38,7 @@ def read_images(body: bytes, content_type: str | None, limits: Limits, fields: S
         raise Refusal(422, "no_images", "There is no image: send at least one file in the field images.")
     if count > limits.images:
         message = f"{count} images in one request: send at most {limits.images}."
-        raise Refusal(413, "too_many_images", message)
+        raise Refusal(422, "too_many_images", message)
     return form
 
 
@@ -50,7 +50,7 @@ def decode_images(files: Sequence[bytes], limits: Limits, share: Share) -> list[
     pixels = sum(_pixels(data, position, limits.pixels) for position, data in enumerate(files, 1))
     if pixels > limits.request_pixels:
         message = f"The images have {pixels:,} pixels together: send at most {limits.request_pixels:,} a request."
-        raise Refusal(413, "too_many_pixels", message)
+        raise Refusal(422, "too_many_pixels", message)
     share.take(3 * pixels)
     return [decode_image(data, position) for position, data in enumerate(files, 1)]
 

@@ -67,7 +67,7 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         """Learns images that were predicted before, now that their labels are known."""
         given = (await read_json(request, LabelsGiven)).labels
         if len(given) > limits.images:
-            raise Refusal(413, "too_many_images", f"{len(given)} labels in one request: send at most {limits.images}.")
+            raise Refusal(422, "too_many_images", f"{len(given)} labels in one request: send at most {limits.images}.")
         ids = [one.id for one in given]
         if len(set(ids)) < len(ids):
             raise Refusal(422, "repeated_id", "An id comes twice: each image has one label.")

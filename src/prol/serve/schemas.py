@@ -132,8 +132,8 @@ def json_body(schema: dict[str, Any]) -> dict[str, Any]:
 def form_body(most_images: int, **texts: dict[str, Any]) -> dict[str, Any]:
     """A form with images and the given fields of text."""
     image = {"type": "string", "format": "binary"}
-    properties = {"images": {"type": "array", "items": image, "minItems": 1, "maxItems": most_images}, **texts}
-    schema = {"type": "object", "properties": properties, "required": ["images", *(["labels"] if texts else [])]}
+    images = {"type": "array", "items": image, "minItems": 1, "maxItems": most_images}
+    schema = object_of(images=images, **texts) | {"required": ["images", *(["labels"] if texts else [])]}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
