@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from prol import class_operations
 from prol.backbones.upload import upload
+from prol.class_rows import Contents
+from prol.class_rows import Removal as Removal
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
 
@@ -181,11 +184,37 @@ class Learner(ABC):
         twin.load_state(*self.state())
         return twin
 
-    def save(self, folder: str | Path) -> None:
-        """Writes `model.safetensors`, `meta.json` and a model card; `prol.load(folder)` goes on from there."""
+    def save(self, folder: str | Path, least_count: int = 0) -> None:
+        """Writes `model.safetensors`, `meta.json` and a model card; `prol.load(folder)` goes on from there.
+
+        Classes of fewer than `least_count` images are left out of it.
+        """
         from prol.artifacts import save
 
-        save(self, Path(folder))
+        save(self, Path(folder), least_count=least_count)
+
+    def rename_class(self, old: Label, new: Label) -> None:
+        """Gives a class another name. LookupError where there is no such class, ValueError where `new` is taken."""
+        class_operations.rename_class(self, old, new)
+
+    def merge_classes(self, source: Label, into: Label) -> Removal:
+        """What was learnt of `source` becomes part of `into`, and its row goes."""
+        return class_operations.merge_classes(self, source, into)
+
+    def remove_class(self, name: Label) -> Removal:
+        """Erases what is kept of a class alone; it may be met anew. The other classes keep their order."""
+        return class_operations.remove_class(self, name)
+
+    def unlearn(self, images: Any, labels: Any) -> Removal:
+        """Takes images that were learnt out again, where sums allow it; classes without any left are removed.
+
+        ValueError where the method cannot. Whether just these were learnt cannot be told, only whether as many were.
+        """
+        return class_operations.unlearn(self, images, labels)
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        """What the tensors of its state are, and what keeps a trace of the class in `row` if that is taken out."""
+        return Contents({}, refusal=f"method {self.name} does not say which of its tensors have a row for each class")
 
     def class_counts(self) -> Tensor | None:
         """How many images of each of `classes` it has learnt, `[C]`; None where the method does not keep count."""
@@ -255,6 +284,10 @@ class Learner(ABC):
     @abstractmethod
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         """Scores `[N, C]` of one batch, `fixed` being what `_fixed` gave for it, if known; no random numbers."""
+
+    def _unlearn(self, pixels: Pixels, rows: Tensor) -> tuple[str, ...]:  # noqa: ARG002
+        """Takes images out of what it keeps; sentences on what has a trace of them still."""
+        raise ValueError(f"{self.name} cannot unlearn images: what it trained on them cannot be told from the rest")
 
     def _fixed(self, pixels: Pixels) -> Tensor:  # noqa: ARG002
         raise ValueError(f"everything {self.name} computes from an image changes with learning: nothing to keep")

@@ -21,7 +21,7 @@ def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str) ->
         _header(meta["method"], terms),
         _opening(meta, title, citation, terms),
         _use(title, meta["backbone"]["name"], terms),
-        _seen(meta["seen"], meta["run"], meta["classes"]),
+        _seen(meta["seen"], meta["run"], meta["classes"]) + _changed(meta),
         _measured(meta["run"], meta["precision"]),
         _keeps(meta["footprint"], meta["seen"]["per_class"], size),
         _limits(meta["preprocessing"]["size"], terms),
@@ -80,6 +80,22 @@ def _seen(seen: Mapping[str, Any], run: Mapping[str, Any] | None, classes: list[
         named.append(f"and {len(classes) - _MOST_NAMED:,} more, which `meta.json` names")
     heading = "Classes" if seen["per_class"] is None else "Classes, and how many images of each"
     return f"{text}\n\n{heading}: {', '.join(named)}."
+
+
+def _changed(meta: Mapping[str, Any]) -> str:
+    """What was done to the classes afterwards, and which are not here."""
+    done, left_out, text = meta.get("operations") or {}, meta.get("left_out"), ""
+    if done:
+        counted = ", ".join(f"{_counted(count, 'class', 'classes')} {what}" for what, count in done.items())
+        text += f"\n\nAfterwards, by hand: {counted} (`operations.jsonl`)."
+        text += " What was measured, and the images counted, are those of before." if meta["run"] else ""
+    if left_out is not None and left_out["classes"]:
+        text += (
+            f"\n\n{_counted(left_out['classes'], 'class', 'classes')} of fewer than {left_out['least_count']} images "
+            "left out."
+        )
+        text += f" Of them there remains: {'; '.join(left_out['remains'])}." if left_out["remains"] else ""
+    return text
 
 
 def _stream(run: Mapping[str, Any]) -> str:

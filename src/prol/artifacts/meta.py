@@ -15,6 +15,8 @@ NEW_MODEL_FILE = ".model.safetensors.new"
 """A model on its way into a folder that holds other things too."""
 META_FILE = "meta.json"
 CARD_FILE = "README.md"
+OPERATIONS_FILE = "operations.jsonl"
+"""What was done to the classes of an artifact, a line for each operation."""
 
 _KINDS: dict[str, tuple[type, str]] = {
     "method": (str, "text"),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, ViT, evaluation_input
+from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import PromptOptions, QueryLearner, descend, head_parts
@@ -139,6 +140,10 @@ class CODAPrompt(QueryLearner):
 
     def _evaluation_input(self, pixels: Pixels) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "the components, keys and attention vectors of its task were trained with it"
+        return Contents(LINEAR_HEAD, traces=(AGAINST_IT, mixed), merged=(AVERAGED, mixed))
 
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, ViT, evaluation_input
+from prol.class_rows import AGAINST_IT, KEPT_ROW, TASK_HEADS, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import PromptOptions, descend, head_parts
@@ -162,6 +163,17 @@ class ConvPrompt(SteppedLearner):
         tokens = self.backbone.embed(inputs)
         feature = self.working.encode(tokens, additions=self.source.additions()).feature
         return self.heads.logits(feature)
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "the generators of its task, the maps and the LayerNorms that all share were trained with it"
+        firsts = self.heads.first_rows
+        return Contents(
+            {**TASK_HEADS, "seen/*": "sum"},
+            statistics=("seen/*",),
+            traces=(AGAINST_IT, mixed),
+            merged=(KEPT_ROW, mixed),
+            first_moment=firsts[-1] if firsts else 0,
+        )
 
     def footprint(self) -> Footprint:
         trained = []

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, ViT, evaluation_input
+from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prompt_training import Init, PromptOptions, QueryLearner, Selection, descend, head_parts, initial
@@ -144,6 +145,10 @@ class DualPrompt(QueryLearner):
         if self.options.test_selection == "batch_vote":
             return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prefix"}
         return {}
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "the general prefix, and the prefix and key of its task, were trained with it"
+        return Contents(LINEAR_HEAD, traces=(AGAINST_IT, mixed), merged=(AVERAGED, mixed))
 
     def footprint(self) -> Footprint:
         trained = [part.leaf for part in self._parts().values()] if self.expert.count else [self.general]

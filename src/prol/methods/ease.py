@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, evaluation_input
+from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.adapter_training import AdapterOptions, leaves
@@ -148,6 +149,15 @@ class EASE(StatisticsLearner):
         features = self._all_features(self.backbone.embed(inputs)).double()
         scores = subspace_scores(features, everywhere, measured.any(1), own, self.options.alpha)
         return scores.masked_fill(~measured.any(0), -torch.inf)  # announced, but nothing seen of it yet
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "the adapter of its task, and those of later ones if it came again, were trained with it"
+        return Contents(
+            {**LINEAR_HEAD, "prototypes*/sums": "sum", "prototypes*/counts": "sum"},
+            statistics=("prototypes*",),
+            traces=(AGAINST_IT, mixed),
+            merged=(AVERAGED, mixed),
+        )
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row

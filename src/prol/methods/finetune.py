@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.stepped import SteppedLearner
@@ -120,6 +121,10 @@ class Finetune(SteppedLearner):
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self.head.logits(self.working.features(inputs))
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "every weight of the network was trained with it"
+        return Contents(LINEAR_HEAD, traces=(AGAINST_IT, mixed), merged=(AVERAGED, mixed))
 
     def footprint(self) -> Footprint:
         head = [table.rows for table in self.head.tables().values()]

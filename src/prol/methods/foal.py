@@ -10,9 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, ViT, evaluation_input
+from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.parts.inputs import training_input
+from prol.parts.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
+from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.random_features import own_generator, sigmoid_features, uniform
 from prol.parts.rows import RowTable
 from prol.parts.solvers import SolvedHead, recursive_least_squares
@@ -93,6 +95,30 @@ class FOAL(Learner):
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         embedded = sigmoid_features(self._fixed(pixels) if fixed is None else fixed, self.map)
         return SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
+
+    @torch.no_grad()
+    def _unlearn(self, pixels: Pixels, rows: Tensor) -> tuple[str, ...]:
+        require_not_augmented(self.options.augment)
+        embedded = sigmoid_features(self._fixed(pixels), self.map).double()
+        targets = F.one_hot(rows, len(self.classes)).double()
+        forget_least_squares(self.inverse, self.weight.rows, embedded, targets)
+        self.counts.rows.sub_(targets.sum(0))
+        return ()
+
+    def contents(self, row: int | None = None) -> Contents:
+        few = row is not None and int(self.counts.rows[row]) <= 1
+        augmented = () if self.options.augment == "none" else (AUGMENTED,)
+        return Contents(
+            {"weight": "sum", "counts": "sum"},  # weights are linear in the class sums
+            statistics=("inverse", "counts"),
+            traces=(() if few else (SPREAD,)) + augmented,
+            take_out=self._take_out,
+        )
+
+    def _take_out(self, tensors: dict[str, Tensor], meta: dict[str, Any], row: int) -> str:
+        del meta
+        take_out_of_inverse(tensors["inverse"], tensors["weight"], tensors["counts"], row, self.options.ridge)
+        return TAKEN
 
     def class_counts(self) -> Tensor:
         return self.counts.rows

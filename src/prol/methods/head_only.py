@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.class_rows import AGAINST_IT, AUGMENTED, AVERAGED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.stepped import SteppedLearner
@@ -107,6 +108,10 @@ class HeadOnly(SteppedLearner):
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        names = ("weight", "bias", "adam/weight/*", "adam/bias/*")
+        return Contents(dict.fromkeys(names, "mean"), traces=(AGAINST_IT, AUGMENTED), merged=(AVERAGED,))
 
     def footprint(self) -> Footprint:
         head, nothing = Amount.of(self.weight.rows, self.bias.rows), Amount(0, 0)

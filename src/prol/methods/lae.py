@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, ViT, evaluation_input
+from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.adapter_training import AdapterOptions, leaves, seen_softmax
@@ -146,6 +147,15 @@ class LAE(SteppedLearner):
             slow = seen_softmax(self.head.logits(self._features(tokens, self.slow)), seen)
             answers = torch.maximum(answers, slow)
         return answers
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "both adapters, which all classes share, were trained with it"
+        return Contents(
+            {**LINEAR_HEAD, "seen": "either"},
+            statistics=("seen",),
+            traces=(AGAINST_IT, mixed),
+            merged=(AVERAGED, mixed),
+        )
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, evaluation_input
+from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.adapter_training import leaves, seen_softmax
@@ -19,7 +20,7 @@ from prol.methods.stepped import StatisticsLearner
 from prol.parts.adam import part_gradients
 from prol.parts.adapters import Adapter, TaskModules, move_towards
 from prol.parts.backbone_kinds import require_vit
-from prol.parts.class_gaussians import ClassGaussians, aligned_head
+from prol.parts.class_gaussians import ClassGaussians, aligned_head, put_gaussians_together
 from prol.parts.fast_step import FastStep
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
@@ -198,6 +199,16 @@ class MOS(StatisticsLearner):
             if not len(unsettled):
                 break
         return logits
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        mixed = "the adapters, which are merged with each other, were trained with it"
+        return Contents(
+            {**LINEAR_HEAD, "prototypes/*": "sum", "gaussians/*": "keep"},
+            statistics=("prototypes/*", "gaussians/*"),
+            traces=(AGAINST_IT, mixed),
+            merged=(AVERAGED, mixed),
+            put_together=put_gaussians_together,
+        )
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.parts.inputs import training_input
+from prol.parts.class_removal import sums_of
+from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.rows import RowTable
 from prol.parts.similarity import cosine_to_all
 
@@ -67,6 +69,17 @@ class NCM(Learner):
         means = self.sums.rows / self.counts.rows.clamp(min=1).unsqueeze(1)
         scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)
         return scores.masked_fill(self.counts.rows == 0, -torch.inf)  # announced, but nothing seen of it yet
+
+    @torch.no_grad()
+    def _unlearn(self, pixels: Pixels, rows: Tensor) -> tuple[str, ...]:
+        require_not_augmented(self.options.augment)
+        self.sums.rows.index_add_(0, rows, self._fixed(pixels).double(), alpha=-1)
+        self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64), alpha=-1)
+        return ()
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        traces = () if self.options.augment == "none" else (AUGMENTED,)
+        return Contents(sums_of(), statistics=("sums", "counts"), traces=traces)
 
     def class_counts(self) -> Tensor:
         return self.counts.rows

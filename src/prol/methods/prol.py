@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, Staged, ViT, stage_evaluation
+from prol.class_rows import AGAINST_IT, KEPT_ROW, TASK_HEADS, Contents, Together
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.prol_network import PromptedNetwork
@@ -215,6 +216,23 @@ class PROL(SteppedLearner):
 
     def needs_tasks(self) -> bool:
         return self.options.preset == "released" or self.options.train_rows == "local"
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        own: dict[str, Together] = {f"source/{name}": "keep" for name in ("keys", "scaler", "shifter")}
+        own |= {f"adam/{name}/*": "keep" for name in ("keys", "scaler", "shifter")}
+        mixed = ["the generator was trained in the first task, on it if it was there"] * self.options.generator
+        mixed += ["the LayerNorms were trained with it"] * self.options.tune_norms
+        firsts, local = self.heads.first_rows, self.options.train_rows == "local"
+        return Contents(
+            TASK_HEADS | own,
+            traces=(AGAINST_IT, *mixed),
+            merged=(KEPT_ROW, *mixed),
+            first_moment=0 if self.options.thaw_heads or not firsts else firsts[-1],
+            refusal="train_rows=local, as in preset released, has scalers that several classes share: no class can be "
+            "taken out of them"
+            if local
+            else "",
+        )
 
     def footprint(self) -> Footprint:
         o, first, source = self.options, self.clock.first_row, self.source

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Backbone, Pixels, evaluation_input
+from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
@@ -24,8 +25,9 @@ from prol.parts.block_features import (
     require_usable,
     usable,
 )
+from prol.parts.class_removal import SPREAD, TAKEN, sums_of, take_out_of_moments
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
-from prol.parts.first_task import FirstTask
+from prol.parts.first_task import FirstTask, head_tables
 from prol.parts.mean_shrinkage import steadied_lda
 from prol.parts.moments import Moments
 from prol.parts.own_covariances import ROUNDING, OwnCovariances, OwnTerms
@@ -222,7 +224,26 @@ class PROLPlus(TaskLearner):
         o = self.options
         return o.ease * STRENGTHS[self.strength] if o.penalty is None else o.penalty
 
-    # Counting, saving
+    # Counting, saving, forgetting
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        shared = ["the scale of the features was taken from the first chunk"]
+        shared += ["the LayerNorms were tuned in the first task, on it if it was there"] * (
+            self.options.adapt_steps > 0
+        )
+        shared += ["the shrinkage was chosen on all that was seen"] * (self.chosen_at > 0)
+        shared += ["the directions of own covariances were chosen on all that was seen"] * (self.directions is not None)
+        return Contents(
+            {**sums_of("moments/"), "own/products": "sum", **head_tables("tuning/")},
+            statistics=("moments/*", "own/*", "scale/*"),
+            traces=(SPREAD, *shared),
+            merged=tuple(shared),
+            take_out=self._take_out,
+        )
+
+    def _take_out(self, tensors: dict[str, Tensor], meta: dict[str, Any], row: int) -> str:
+        meta["seen"] -= take_out_of_moments(tensors, "moments/", row)
+        return TAKEN
 
     def report(self) -> dict[str, float]:
         return self._last | {"shrinkage": self._penalty()}

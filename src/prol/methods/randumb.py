@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.parts.feature_store import Memory, Recollection, require_memory
-from prol.parts.inputs import training_input
+from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import fourier_features, gamma_by_variance, normal, own_generator, uniform
 from prol.parts.solvers import SolvedHead, lda
@@ -125,7 +126,20 @@ class RanDumb(TaskLearner):
             self._solved = SolvedHead(*lda(totals, priors=self.options.priors), totals.counts > 0)
         return self._solved
 
-    # Counting, saving
+    # Counting, saving, forgetting
+
+    @torch.no_grad()
+    def _unlearn(self, pixels: Pixels, rows: Tensor) -> tuple[str, ...]:
+        require_not_augmented(self.options.augment)
+        self.recollection.take_out(self._fixed(pixels), rows, self._embed)
+        self._solved = None
+        return self._chosen()
+
+    def contents(self, row: int | None = None) -> Contents:
+        return self.recollection.contents(row, self.options.augment != "none", self._chosen())
+
+    def _chosen(self) -> tuple[str, ...]:
+        return ("gamma was chosen on the first chunk, and stays",) if self.options.gamma == "auto" else ()
 
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()

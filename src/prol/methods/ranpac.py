@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.parts.feature_store import Memory, Recollection, require_memory
-from prol.parts.first_task import FirstTask
-from prol.parts.inputs import training_input
+from prol.parts.first_task import FirstTask, head_tables
+from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import normal, own_generator, relu_features
 from prol.parts.solvers import SolvedHead, choose_ridge, lda, ridge
@@ -174,7 +175,28 @@ class RanPAC(TaskLearner):
             self.strength = choose_ridge(fit, held)
             self.recollection.merge()
 
-    # Counting, saving
+    # Counting, saving, forgetting
+
+    @torch.no_grad()
+    def _unlearn(self, pixels: Pixels, rows: Tensor) -> tuple[str, ...]:
+        require_not_augmented(self.options.augment)
+        if self.first_task is not None:
+            raise ValueError("with adapt=norms images cannot be unlearnt: the LayerNorms were tuned on them")
+        self.recollection.take_out(self._fixed(pixels), rows, self._embed)
+        self._solved = None
+        return self._chosen()
+
+    def contents(self, row: int | None = None) -> Contents:
+        tuned = ("the LayerNorms were tuned in the first task, on it if it was there",) if self.first_task else ()
+        others = (*self._chosen(), *tuned)
+        contents = self.recollection.contents(row, self.options.augment != "none", others, others)
+        if self.first_task is None:
+            return contents
+        return replace(contents, tables={**contents.tables, **head_tables("first_task/")})
+
+    def _chosen(self) -> tuple[str, ...]:
+        settled = self.options.ridge == "auto" and self.strength is not None
+        return ("the ridge strength was chosen on the first task, and stays",) if settled else ()
 
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()

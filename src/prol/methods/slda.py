@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
-from prol.parts.inputs import training_input
+from prol.parts.class_removal import moments_contents, require_left_over
+from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.moments import Moments
 from prol.parts.solvers import SolvedHead, lda
 
@@ -74,6 +76,19 @@ class SLDA(Learner):
             weight, bias = lda(totals, None if shrinkage == "oas" else shrinkage)
             self._solved = SolvedHead(weight, bias, totals.counts > 0)
         return self._solved
+
+    @torch.no_grad()
+    def _unlearn(self, pixels: Pixels, rows: Tensor) -> tuple[str, ...]:
+        require_not_augmented(self.options.augment)
+        features = self._fixed(pixels)
+        require_left_over(self.moments.squares(), features)
+        self.moments.add(features, rows, times=-1)
+        self._solved = None
+        return ()
+
+    def contents(self, row: int | None = None) -> Contents:
+        others = () if self.options.augment == "none" else (AUGMENTED,)
+        return moments_contents("", self.moments.counts.rows, row, others)
 
     def class_counts(self) -> Tensor:
         return self.moments.counts.rows

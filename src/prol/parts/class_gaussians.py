@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -89,6 +89,18 @@ class ClassGaussians:
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         for name, table in self.tables().items():
             table.replace(tensors[name])
+
+
+def put_gaussians_together(tensors: dict[str, Tensor], meta: dict[str, Any], source: int, into: int) -> None:
+    """Puts the Gaussian of one class into that of another, in a state that has them under "gaussians"."""
+    del meta
+    counts, means, scatter = (tensors[f"gaussians/{name}"] for name in ("counts", "means", "scatter"))
+    n, more, shift = counts[into], counts[source], means[source] - means[into]
+    square = torch.outer(shift, shift) if scatter.ndim == 3 else shift.square()
+    total = (n + more).clamp(min=1)
+    scatter[into] += scatter[source] + (square * (n * more / total)).to(scatter)
+    means[into] += shift * (more / total)
+    counts[into] += counts[source].clone()
 
 
 @torch.no_grad()

@@ -9,7 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from prol.class_rows import AUGMENTED, Contents, Tensors, Together
 from prol.learner import Amount
+from prol.parts.class_removal import SPREAD, TAKEN, require_left_over, sums_of, take_out_of_moments
 from prol.parts.moments import Totals, TwinMoments
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
@@ -128,6 +130,71 @@ class Recollection:
             self.every.add(features, rows)
         if self.reservoir is not None:
             self.reservoir.add(features, rows, task, random)
+
+    def take_out(self, features: Tensor, rows: Tensor, embed: Embed) -> None:
+        """Takes samples out again that were taken in: features `[B, D]` of the class rows `[B]`."""
+        if self.moments is None or self.memory != "statistics":
+            raise ValueError(f"with memory={self.memory} images cannot be unlearnt: only memory=statistics adds all up")
+        if self.twin:
+            raise ValueError(
+                "while every fifth image is held out to choose the ridge, nobody knows which to unlearn from where: "
+                "give ridge= a number, or wait until a first task of 500 images is over"
+            )
+        embedded = embed(features)
+        require_left_over(self.moments.fit.squares(), embedded)
+        self.moments.fit.add(embedded, rows, times=-1)
+        self.moments.seen -= len(rows)
+
+    def contents(
+        self, row: int | None, augmented: bool, others: tuple[str, ...] = (), merged: tuple[str, ...] = ()
+    ) -> Contents:
+        """What the tensors are in a state that has these under "recollection".
+
+        `others` are traces of a class in the rest, `merged` those of one that was two.
+        """
+        moments = {} if self.moments is None else self.moments.parts()
+        tables: dict[str, Together] = {}
+        for part in moments:
+            tables |= sums_of(f"recollection/moments/{part}/")
+        kept = tuple(f"recollection/kept/{name}" for name in self._tables())
+        if self.reservoir is not None:
+            tables |= dict.fromkeys(kept, "keep")
+        spread = row is not None and any(int(part.counts.rows[row]) > 1 for part in moments.values())
+        drawn = (
+            ("which of the other images are kept was drawn while it was there",) if self.reservoir is not None else ()
+        )
+        held = ("which of the other images are held out would differ",) if self.twin and moments else ()
+        return Contents(
+            tables,
+            statistics=("recollection/moments/*",),
+            samples=kept,
+            traces=(*((SPREAD,) if spread else ()), *held, *drawn, *((AUGMENTED,) if augmented else ()), *others),
+            merged=merged,
+            take_out=self._take_class_out,
+            put_together=self._put_classes_together,
+            merge_refusal=""
+            if self.reservoir is None
+            else f"with memory={self.memory} classes cannot be merged: each has a draw of its own images",
+        )
+
+    def _take_class_out(self, tensors: Tensors, meta: dict[str, Any], row: int) -> str:
+        meta = meta["recollection"]
+        for part in {} if self.moments is None else self.moments.parts():
+            meta["seen"] -= take_out_of_moments(tensors, f"recollection/moments/{part}/", row)
+        meta["classes"] -= 1
+        if self.every is None:
+            return TAKEN if self.reservoir is None else f"{TAKEN}, and the features kept of it"
+        rows = tensors["recollection/kept/rows"]
+        tensors["recollection/kept/features"] = tensors["recollection/kept/features"][rows != row]
+        tensors["recollection/kept/rows"] = rows[rows != row] - (rows[rows != row] > row).long()
+        return "the features kept of its images"
+
+    def _put_classes_together(self, tensors: Tensors, meta: dict[str, Any], source: int, into: int) -> None:
+        meta["recollection"]["classes"] -= 1
+        if self.every is not None:
+            rows = tensors["recollection/kept/rows"]
+            rows[rows == source] = into
+            rows -= (rows > source).long()
 
     def samples_seen(self) -> int:
         """How many samples the fit would stand on, apart from the reservoir."""

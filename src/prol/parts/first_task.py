@@ -10,11 +10,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import Backbone
+from prol.class_rows import Together
 from prol.learner import Amount
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
+
+
+def head_tables(prefix: str) -> dict[str, Together]:
+    """What of the state under a prefix has a row for each class."""
+    names = [f"{prefix}head/{name}" for name in ("weight", "bias")]
+    return dict.fromkeys([*names, *(f"{prefix}adam/head.{name}/*" for name in ("weight", "bias"))], "mean")
 
 
 class FirstTask:

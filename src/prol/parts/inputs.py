@@ -31,3 +31,9 @@ def split_staged(staged: Staged) -> list[Staged]:
     """
     starts = [i for i, tensor in enumerate(staged) if tensor.ndim == 4]
     return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]
+
+
+def require_not_augmented(augment: Augment) -> None:
+    """Refuses to unlearn where what was learnt of an image was drawn at random, and nobody can draw it again."""
+    if augment != "none":
+        raise ValueError(f"with augment={augment} images cannot be unlearnt: which crop of each was learnt is not kept")

@@ -53,17 +53,17 @@ class Moments:
         self.sums.append(torch.zeros(count, self.width))
         self.counts.append(torch.zeros(count))
 
-    def add(self, features: Tensor, rows: Tensor) -> None:
-        """Takes in features `[B, M]` of the class rows `[B]`."""
+    def add(self, features: Tensor, rows: Tensor, times: int = 1) -> None:
+        """Takes in features `[B, M]` of the class rows `[B]`; with `times` -1 it takes them out again."""
         x = features.to(self.blocks[0].dtype)
         for block in self.blocks:
             height, end = block.shape
-            block.addmm_(x[:, end - height : end].T, x[:, :end])
+            block.addmm_(x[:, end - height : end].T, x[:, :end], alpha=times)
         # A product with the members of each class: on a GPU, adding row by row would have no fixed order.
         touched, place = torch.unique(rows, return_inverse=True)
         member = place == torch.arange(len(touched), device=rows.device).unsqueeze(1)
-        self.sums.rows[touched] += member.to(x) @ x
-        self.counts.rows[touched] += member.sum(1)
+        self.sums.rows[touched] += times * (member.to(x) @ x)
+        self.counts.rows[touched] += times * member.sum(1)
 
     def shift(self, step: Tensor) -> None:
         """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""
@@ -79,6 +79,10 @@ class Moments:
         """Takes in all that another one of the same shape has seen."""
         for mine, theirs in zip(self.tensors().values(), other.tensors().values(), strict=True):
             mine += theirs
+
+    def squares(self) -> Tensor:
+        """The summed squares of each feature `[M]`, the diagonal of XᵀX."""
+        return torch.cat([block[:, block.shape[1] - len(block) :].diagonal() for block in self.blocks])
 
     def totals(self) -> Totals:
         gram = torch.zeros(self.width, self.width, device=self.blocks[0].device, dtype=torch.float64)

@@ -1,0 +1,78 @@
+"""A small learner of every method, and of variants that keep something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from small_streams import pictures
+
+import prol
+from golden_files import tiny_vit
+from prol.learner import Learner
+
+PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}
+PLUS = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ncm": ("ncm", {}),
+    "slda": ("slda", {}),
+    "ranpac": ("ranpac", {"features": 40}),
+    "randumb": ("randumb", {"features": 40}),
+    "foal": ("foal", {"features": 40}),
+    "prol_plus": ("prol_plus", PLUS),
+    "prol": ("prol", PROL),
+    "head_only": ("head_only", {}),
+    "l2p": ("l2p", {}),
+    "dualprompt": ("dualprompt", {"e_blocks": 2}),
+    "coda_prompt": ("coda_prompt", {"blocks": 3}),
+    "convprompt": ("convprompt", {"blocks": 3}),
+    "finetune": ("finetune", {}),
+    "mos": ("mos", {}),
+    "ease": ("ease", {"bottleneck": 4}),
+    "lae": ("lae", {"blocks": 3}),
+}
+"""By its own name, each method as it is, but small."""
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = METHODS | {
+    "ncm, augmented": ("ncm", {"augment": "crop_flip"}),
+    "ranpac, ridge": ("ranpac", {"features": 40, "ridge": 0.5}),
+    "ranpac, lda": ("ranpac", {"features": 40, "classifier": "lda"}),
+    "ranpac, tuned": ("ranpac", {"features": 40, "adapt": "norms"}),
+    "ranpac, none": ("ranpac", {"features": 40, "memory": "none"}),
+    "ranpac, reservoir": ("ranpac", {"features": 40, "memory": 2}),
+    "ranpac, all": ("ranpac", {"features": 40, "memory": "all", "ridge": 0.5}),
+    "randumb, gamma": ("randumb", {"features": 40, "gamma": 0.05}),
+    "prol_plus, untuned": ("prol_plus", {**PLUS, "adapt_steps": 0}),
+    "prol, thawed heads": ("prol", {**PROL, "thaw_heads": True}),
+    "prol, one head": ("prol", {**PROL, "head": "growing"}),
+    "prol, without keys": ("prol", {**PROL, "ablation": "generator"}),
+    "convprompt, auto": ("convprompt", {"blocks": 3, "generators": "auto", "auto_chunks": 1}),
+    "mos, full": ("mos", {"covariance": "full"}),
+}
+TASKS = (list(range(7)), list(range(7, 11)))
+"""Eleven classes in all: no tensor of these small learners has eleven rows for another reason."""
+
+
+def make(variant: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Learner:
+    method, options = VARIANTS[variant]
+    return prol.create(method, tiny_vit(dtype), seed=seed, **options)
+
+
+def teach(
+    learner: Learner,
+    tasks: Sequence[Sequence[int]] = TASKS,
+    steps: int = 2,
+    first: int = 0,
+    without: Sequence[int] = (),
+) -> Learner:
+    """Told tasks, whose classes come unannounced, one image of each in a step; those `without` are kept from it."""
+    for classes in tasks:
+        learner.boundary()
+        for step in range(first, first + steps):
+            kept = [place for place, name in enumerate(classes) if name not in without]
+            learner.learn(pictures(classes, seed=step)[kept], [classes[place] for place in kept])
+    return learner
+
+
+def taught(variant: str, **how: Any) -> Learner:
+    return teach(make(variant), **how)
