@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from evaluation.colour_means import ColourMeans
+from prol.class_rows import Contents
 from prol.labels import Label
-from prol.learner import Learner, State
+from prol.learner import Learner, Removal, State
 
 
 class AnswersTooEarly(ColourMeans):
@@ -219,6 +220,18 @@ class IsConfusedByWhatIsKnown(ColourMeans):
         return super()._scores(pixels) + (0.0 if fixed is None else 1.0)
 
 
+class ForgetsARow(ColourMeans):
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        return Contents({"sums": "sum"})
+
+
+class TurnsClassesRound(ColourMeans):
+    def remove_class(self, name: Label) -> Removal:
+        removal = super().remove_class(name)
+        self.classes.reverse()
+        return removal
+
+
 BROKEN: dict[type[Learner], str] = {
     AnswersTooEarly: "predict_before_learning",
     AnswersInDouble: "scores_have_a_column_for_each_class",
@@ -246,4 +259,6 @@ BROKEN: dict[type[Learner], str] = {
     WaitsForAnnouncements: "classes_need_no_announcement",
     SwallowsMistakes: "bad_input_changes_nothing",
     NotesLabelsFirst: "bad_input_changes_nothing",
+    ForgetsARow: "classes_may_go_and_come_anew",
+    TurnsClassesRound: "classes_may_go_and_come_anew",
 }

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 
@@ -55,6 +56,9 @@ class ColourMeans(Learner):
     @staticmethod
     def colours(pixels: list[Tensor]) -> Tensor:
         return torch.stack([image.double().mean((1, 2)) for image in pixels]) / 255
+
+    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
+        return Contents({"sums": "sum", "counts": "sum"}, statistics=("sums", "counts"), traces=("the noise went on",))
 
     def report(self) -> dict[str, float]:
         return {"step": float(self.steps)}

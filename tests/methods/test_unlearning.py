@@ -62,7 +62,7 @@ def test_what_was_chosen_on_the_images_is_named() -> None:
 def test_methods_that_cannot_say_why_and_change_nothing(variant: str) -> None:
     learner = taught(variant, tasks=[[0, 1, 2]])
     before = learner.state()
-    with pytest.raises(ValueError, match="cannot unlearn images|every fifth image is held out|memory=none"):
+    with pytest.raises(ValueError, match=r"cannot unlearn images|every fifth image is held out|memory=none"):
         learner.unlearn(pictures([0], seed=0), [0])
     assert difference(before, learner.state()) == ""
 

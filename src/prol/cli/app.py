@@ -10,6 +10,7 @@ import typer
 
 from prol import __version__
 from prol.cli.bench import app as bench
+from prol.cli.classes import app as classes
 from prol.cli.compare import compare
 from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
@@ -34,6 +35,7 @@ app = typer.Typer(
 for verb in (run, resume, show, export, predict, serve, compare, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
+app.add_typer(classes, name="classes")
 
 
 def _print_version(wanted: bool) -> None:

@@ -28,12 +28,13 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Folder to write; a saved learner in it is replaced.")],
     backbone: Weights = None,
     device: a.Device = "auto",
+    least_count: Annotated[int, typer.Option(help="Leave out classes of fewer images than this.")] = 0,
 ) -> None:
     """Write what a run has learnt as a folder to keep: tensors, meta.json and a model card."""
     from prol.cli.terminal import output
     from prol.runs.export import export as write
 
-    learner = write(run, folder, _tell, backbone, device)
+    learner = write(run, folder, _tell, backbone, device, least_count)
     console = output()
     console.print(f"{learner.name} with {len(learner.classes):,} classes, written to {folder}", soft_wrap=True)
     console.print(f"Ask it with `prol predict {folder} IMAGES...`", soft_wrap=True)

@@ -248,6 +248,35 @@ def bad_input_changes_nothing(subject: Subject) -> None:
         _require(not changed, f"predict and boundary refused bad input, but the state had changed: {changed}")
 
 
+def classes_may_go_and_come_anew(subject: Subject) -> None:
+    """Where classes can be renamed, merged and removed, the others stay in order and learning goes on."""
+    learner, images = teach(subject.fresh()), make_images(3, seed=18)
+    if learner.contents().refusal:
+        _require_refusal("removing a class", learner.remove_class, "bee")
+        return
+    learner.remove_class("bee")
+    learner.rename_class("cat", "lynx")
+    left = ["ant", "lynx", "dog", "eel"]
+    if not learner.contents().merge_refusal:
+        learner.merge_classes("eel", "ant")
+        left.remove("eel")
+    for steps in range(2):
+        _require(learner.classes == left, f"classes are {learner.classes} after changes to them, expected {left}")
+        shape = tuple(learner.predict(images).shape)
+        _require(shape == (3, len(left)), f"scores have shape {shape}, expected {(3, len(left))}")
+        rows = {name: row for row, name in enumerate(left)}
+        _require(learner.row_of == rows, f"rows are {learner.row_of}, expected {rows}")
+        counts = learner.class_counts()
+        _require(counts is None or len(counts) == len(left), f"{counts} are counts of other classes than {left}")
+        changed = difference(learner.state(), learner.clone().state())
+        _require(not changed, f"a clone is not equal after changes to the classes: {changed}")
+        if not steps:
+            if False not in subject.modes:
+                learner.boundary(["bee"])
+            learner.learn(images, ["bee", "ant", "bee"])
+            left = [*left, "bee"]
+
+
 CHECKS: dict[str, Callable[[Subject], None]] = {
     check.__name__: check
     for check in (
@@ -265,6 +294,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
         labels_may_be_text_or_numbers,
         classes_need_no_announcement,
         bad_input_changes_nothing,
+        classes_may_go_and_come_anew,
     )
 }
 

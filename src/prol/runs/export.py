@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from prol import registry
 from prol.artifacts import Checkpoints, load
 from prol.artifacts.loading import open_saved_backbone
 from prol.artifacts.saving import Origin, require_replaceable, save
+from prol.artifacts.small_classes import without_small_classes
 from prol.learner import Learner
 from prol.runs.checkpointing import go_back
 from prol.runs.folder import RunFolder
@@ -25,10 +27,12 @@ def export(
     warn: Callable[[str], None],
     backbone: str | None = None,
     device: str = "auto",
+    least_count: int = 0,
 ) -> Learner:
-    """Writes the learner of a finished run, or of the last good checkpoint of a stopped one; returns it.
+    """Writes the learner of a finished run, or of the last good checkpoint of a stopped one; returns what was written.
 
-    `backbone` names the run's weights where they do not lie any more where they lay.
+    `backbone` names the run's weights where they do not lie any more where they lay. Classes of fewer than
+    `least_count` images are left out.
     """
     folder, out = RunFolder(run), Path(out).resolve()
     folder.require_run()
@@ -36,13 +40,7 @@ def export(
     config = folder.read(folder.config)
     if config["format"] != FORMAT:
         raise ValueError(f"{folder.path} has run format {config['format']}, not {FORMAT}: export it with its own prol")
-    if folder.status() == "finished":
-        if not folder.model.is_dir():
-            raise FileNotFoundError(f"{folder.path} has no model/: its learner was not kept, so run it again")
-        learner, known, ended = load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
-    else:
-        with folder.locked():
-            learner, known, ended = _at_checkpoint(folder, config, warn, backbone, device)
+    learner, known, ended = learner_of(folder, config, warn, backbone, device)
     result = folder.read(folder.result) if known is None else None
     origin = Origin(
         precision=config["precision"],
@@ -50,8 +48,21 @@ def export(
         images=_images_learnt(folder.events, known),
         run=_described(config, result, ended),
     )
-    save(learner, out, origin)
+    learner, left_out = without_small_classes(learner, least_count)
+    save(learner, out, replace(origin, left_out=left_out))
     return learner
+
+
+def learner_of(
+    folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
+) -> tuple[Learner, int | None, int]:
+    """The learner of a run, how long the log was at its checkpoint (None at the end), and how many tasks had ended."""
+    if folder.status() != "finished":
+        with folder.locked():
+            return _at_checkpoint(folder, config, warn, backbone, device)
+    if not folder.model.is_dir():
+        raise FileNotFoundError(f"{folder.path} has no model/: its learner was not kept, so run it again")
+    return load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
 
 
 def _at_checkpoint(

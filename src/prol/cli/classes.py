@@ -1,0 +1,135 @@
+"""`prol classes`: the classes of a saved learner, listed, renamed, merged and removed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from prol.cli import arguments as a
+from prol.cli.models import Weights
+
+if TYPE_CHECKING:
+    from prol.labels import Label
+    from prol.learner import Removal
+
+app = typer.Typer(help="List, rename, merge and remove the classes of a saved learner.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
+Integer = Annotated[bool, typer.Option("--integer", help="Names are whole numbers: 1 is not the text 1.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is erased.")]
+Note = Annotated[str, typer.Option(help="Words of your own for operations.jsonl, such as the number of a request.")]
+
+
+@app.command("list")
+def list_(
+    folder: Folder,
+    form: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """List the classes, and how many images of each were learnt where that was counted."""
+    from prol.artifacts import list_classes
+
+    if form not in ("table", "json"):
+        raise ValueError(f"unknown format {form!r}: use table or json")
+    classes = list_classes(folder)
+    if form == "json":
+        typer.echo(json.dumps([{"label": label, "count": count} for label, count in classes], indent=2))
+        return
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from prol.cli.terminal import output
+
+    table = Table(box=SIMPLE)
+    for title in ("class", "is", "images"):
+        table.add_column(title)
+    for label, count in classes:
+        kind = "number" if isinstance(label, int) else "text"
+        table.add_row(_shown(label), kind, "not counted" if count is None else f"{count:,}")
+    output().print(table)
+
+
+@app.command()
+def rename(
+    folder: Folder,
+    old: str,
+    new: str,
+    integer: Integer = False,
+    note: Note = "",
+    backbone: Weights = None,
+    device: a.Device = "auto",
+) -> None:
+    """Give a class another name."""
+    from prol.artifacts import ClassFolder
+
+    names = _label(old, integer), _label(new, integer)
+    ClassFolder(folder, backbone, device, note).rename(*names)
+    typer.echo(f"Renamed to {_shown(names[1])} in {folder}")
+
+
+@app.command()
+def merge(
+    folder: Folder,
+    source: str,
+    into: str,
+    integer: Integer = False,
+    yes: Yes = False,
+    note: Note = "",
+    backbone: Weights = None,
+    device: a.Device = "auto",
+) -> None:
+    """Make what was learnt of one class part of another; this cannot be undone."""
+    from prol.artifacts import ClassFolder
+
+    names = _label(source, integer), _label(into, integer)
+    _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} for good?", yes)
+    _tell(ClassFolder(folder, backbone, device, note).merge(*names), "as if both had been taught under one name")
+
+
+@app.command()
+def remove(
+    folder: Folder,
+    name: str,
+    integer: Integer = False,
+    yes: Yes = False,
+    note: Note = "",
+    backbone: Weights = None,
+    device: a.Device = "auto",
+) -> None:
+    """Erase what is kept of a class alone, and say what keeps a trace; this cannot be undone."""
+    from prol.artifacts import ClassFolder
+
+    label = _label(name, integer)
+    _confirm(f"Remove {_shown(label)} for good?", yes)
+    _tell(ClassFolder(folder, backbone, device, note).remove(label), "as if the class had never been seen")
+
+
+def _label(text: str, integer: bool) -> Label:
+    if not integer:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number: leave out --integer, or give a number") from None
+
+
+def _confirm(question: str, yes: bool) -> None:
+    try:
+        agreed = yes or typer.confirm(question)
+    except typer.Abort:  # nobody is there to answer
+        agreed = False
+    if not agreed:
+        raise ValueError("nothing was changed; --yes does it without asking")
+
+
+def _tell(removal: Removal, exactly: str) -> None:
+    for title, sentences in (("Erased:", removal.erased), ("Remains:", removal.remains)):
+        typer.echo("\n- ".join((title, *sentences)))
+    typer.echo(f"The rest is{'' if removal.exact else ' not'} {exactly}.")
+
+
+def _shown(label: Label) -> str:
+    """A name without what a terminal would take for a command."""
+    return "".join(sign for sign in str(label) if sign.isprintable())
