@@ -81,6 +81,17 @@ class Contents:
     merge_refusal: str = ""
     """Why two cannot be put together."""
 
+    def kind(self, name: str) -> str:
+        """What a tensor of the state is, in words."""
+        if name == "random":
+            return "random state"
+        if any(fnmatchcase(name, pattern) for pattern in self.samples):
+            return "sample"
+        if _is_moment(name):
+            return "optimiser moment"
+        known = any(fnmatchcase(name, pattern) for pattern in self.statistics)
+        return "statistic" if known else "unknown" if self.refusal and not self.tables else "parameter"
+
     def together(self, name: str) -> Together | None:
         """How rows of a tensor are put together; None where it has no row for each class."""
         return next((how for pattern, how in self.tables.items() if fnmatchcase(name, pattern)), None)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from small_streams import pictures
 
 import prol
 from golden_files import tiny_vit
+from methods.small_streams import pictures
 from prol.learner import Learner
 
 PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}

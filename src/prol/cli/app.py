@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prol import __version__
+from prol.cli.audit import audit
 from prol.cli.bench import app as bench
 from prol.cli.classes import app as classes
 from prol.cli.compare import compare
@@ -32,7 +33,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, resume, show, export, predict, serve, compare, rate_curve, params, methods, datasets, streams):
+for verb in (
+    run,
+    resume,
+    show,
+    export,
+    predict,
+    serve,
+    audit,
+    compare,
+    rate_curve,
+    params,
+    methods,
+    datasets,
+    streams,
+):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 app.add_typer(classes, name="classes")

@@ -1,0 +1,148 @@
+"""The rehearsal audit: what a learner keeps, of what that depends, and whether an image can be found in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from prol.evaluation.audit_growth import Growth, measure_growth
+from prol.evaluation.audit_probe import Probe, probe
+from prol.labels import Label
+from prol.learner import Amount, Learner
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor of the state: what it is, how large, and with what its size grows."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    bytes: int
+    grows_with: Growth
+
+
+@dataclass(frozen=True)
+class FewImages:
+    """A class of so few images that its sum nearly is one of them."""
+
+    label: Label
+    count: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found; `findings` are the same in sentences."""
+
+    method: str
+    backbone: str
+    classes: int
+    samples_stored: Amount
+    tensors: tuple[Stored, ...]
+    grow_with_samples: tuple[str, ...]
+    few: tuple[FewImages, ...]
+    counted: bool
+    probe: Probe
+    findings: tuple[str, ...]
+
+    def keeps_no_samples(self) -> bool:
+        """Whether neither samples are kept, nor anything grows with them, nor one of several was found again."""
+        return not (self.samples_stored.count or self.grow_with_samples or self.probe.finds_one_of_several())
+
+
+def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
+    """Looks at a learner, and teaches fresh ones like it made-up pictures; the learner itself is not changed.
+
+    Args:
+        learner: who is audited.
+        few: classes of fewer images are named.
+        images: how many a fresh one is taught, then as many again, then as many as both together.
+    """
+    if few < 0 or images < 1:
+        raise ValueError(f"few must be at least 0 and images at least 1, got {few} and {images}")
+    contents, measured = learner.contents(), measure_growth(learner, images)
+    state = learner.state()[0]
+    tensors = tuple(
+        Stored(name, contents.kind(name), tuple(tensor.shape), Amount.of(tensor).bytes, measured.growth(name))
+        for name, tensor in state.items()
+    )
+    growing = [stored.name for stored in tensors if stored.grows_with == "samples"]
+    growing += [
+        name for name in measured.fourfold.tensors if measured.growth(name) == "samples" and name not in growing
+    ]
+    growing += ["the JSON part"] if measured.values_grow() else []
+    counts = _counts(learner, state)
+    small = (
+        ()
+        if counts is None
+        else tuple(
+            FewImages(name, count) for name, count in zip(learner.classes, counts, strict=True) if 0 < count < few
+        )
+    )
+    found, kept = probe(learner), learner.footprint().samples_stored
+    findings = (
+        _on_samples(kept, [one for one in tensors if one.kind == "sample" and one.bytes]),
+        f"Twice and four times {images} images of the same classes were learnt: "
+        + (f"{', '.join(growing)} grew with them." if growing else "nothing that is kept grew with them."),
+        _on_few(small, few, counts is not None),
+        *_on_probe(found),
+    )
+    where = learner.backbone.name
+    return Audit(
+        learner.name,
+        where,
+        len(learner.classes),
+        kept,
+        tensors,
+        tuple(growing),
+        small,
+        counts is not None,
+        found,
+        findings,
+    )
+
+
+def _counts(learner: Learner, state: dict[str, torch.Tensor]) -> list[int] | None:
+    """Images of each class, as the learner counts them or as they stand in its state."""
+    counted = learner.class_counts()
+    found = [counted.cpu()] if counted is not None else []
+    found += [
+        t for name, t in state.items() if name.rpartition("/")[2] == "counts" and t.shape == (len(learner.classes),)
+    ]
+    return torch.stack([one.double() for one in found]).amax(0).long().tolist() if found else None
+
+
+def _on_samples(kept: Amount, tensors: list[Stored]) -> str:
+    if kept.count:
+        return f"It keeps {kept.count:,} single samples, as features ({kept.bytes:,} bytes)."
+    if tensors:
+        return f"It has room for single samples ({', '.join(one.name for one in tensors)}), all of it empty."
+    return "It keeps no image, and no feature of a single image, by its own account."
+
+
+def _on_few(small: tuple[FewImages, ...], few: int, counted: bool) -> str:
+    if not counted:
+        return "It does not count the images of a class, so that classes of few images cannot be named."
+    if not small:
+        return f"No class has fewer than {few} images."
+    return (
+        f"{len(small)} classes have fewer than {few} images: what is added up of them nearly is those images. "
+        f"Leave them out with least_count={few} or --least-count {few}."
+    )
+
+
+def _on_probe(found: Probe) -> list[str]:
+    if found.finds_one_of_several():
+        said = ["A single image of a class of several was found again: single images are kept."]
+    else:
+        said = [
+            "No single image of a class of several was found again. The search finds copies; it is no proof that "
+            "nothing can be inferred."
+        ]
+    if found.finds_a_class_of_one():
+        said.append(
+            "The image of a class of one was found again, as it must be where classes are added up: the sum of one "
+            "image is that image's feature."
+        )
+    return said

@@ -1,0 +1,63 @@
+"""The audit of a folder: of the learner in it, and of all files that are kept beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from prol.artifacts import load
+from prol.artifacts.atomic import current_folder
+from prol.evaluation.audit import audit_learner
+from prol.runs.export import learner_of
+from prol.runs.folder import RunFolder
+
+_FILES = {
+    "*model.safetensors": "what was learnt",
+    "*meta.json": "class names, options, counts",
+    "*README.md": "the model card, with class names",
+    "*operations.jsonl": "what was done to classes, without the names of those gone",
+    "service/*": "of a service: its checkpoints are whole learners, also of before a class was removed",
+    "checkpoint/*": "a whole learner of an earlier moment",
+    "events.jsonl": "the log: losses, accuracies and class names, no image",
+    "config.json": "settings, with the folder of the data",
+    "split.json": "which images of the data set are for testing, by number",
+    "result.json": "what was measured",
+    "steps.json": "times",
+    "timing.json": "times",
+    ".lock": "nothing; keeps other processes out",
+}
+
+
+def audit_folder(
+    folder: str | Path,
+    warn: Callable[[str], None],
+    backbone: str | None = None,
+    device: str = "auto",
+    few: int = 5,
+    images: int = 32,
+) -> dict[str, Any]:
+    """The audit of a saved learner or of a run, as JSON holds it."""
+    place = Path(folder).resolve()
+    run = RunFolder(place)
+    if run.config.is_file():
+        learner, _, _ = learner_of(run, run.read(run.config), warn, backbone, device)
+    else:
+        place = current_folder(place)
+        learner = load(folder, backbone, device=device)
+    audit = audit_learner(learner, few, images)
+    content = asdict(audit) | {"few_below": few, "keeps_no_samples": audit.keeps_no_samples()}
+    return content | {"files": kept_files(place)}
+
+
+def kept_files(place: Path) -> list[dict[str, Any]]:
+    """Every file under a folder: its name there, its bytes, and what it holds as far as prol wrote it."""
+    found = sorted(path for path in place.rglob("*") if path.is_file())
+    named = [(path.relative_to(place).as_posix(), path.stat().st_size) for path in found]
+    return [{"name": name, "bytes": size, "holds": _holds(name)} for name, size in named]
+
+
+def _holds(name: str) -> str:
+    return next((holds for pattern, holds in _FILES.items() if fnmatchcase(name, pattern)), "not known to prol: look")

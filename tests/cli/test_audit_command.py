@@ -1,0 +1,75 @@
+"""`prol audit`: of a saved learner, of a run, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prol
+from prol.evaluation.lesson import LESSON, teach
+from prol.runs import start
+from runs.small_runs import small_plan
+
+
+@pytest.fixture
+def saved(tmp_path: Path, small_vit: str) -> Path:
+    teach(prol.create("ncm", small_vit, device="cpu"), LESSON[:2]).save(tmp_path / "pets")
+    return tmp_path / "pets"
+
+
+def test_a_saved_learner_is_audited_as_a_table(saved: Path, command: Any) -> None:
+    code, out, err = command("audit", str(saved), "--strict", "--few", "6", "--images", "16", "--device", "cpu")
+    assert (code, err) == (0, "")
+    for words in ("sums", "statistic", "grows with", "model.safetensors", "bee (4)", "- It"):
+        assert words in out
+
+
+def test_json_holds_the_same_and_goes_to_a_file(saved: Path, command: Any, tmp_path: Path) -> None:
+    (saved / "service").mkdir()
+    (saved / "service" / "000000001-ab.safetensors").write_bytes(b"12345")
+    (saved / "diary.txt").write_text("who was here")
+    file = tmp_path / "audit.json"
+    code, out, _ = command("audit", str(saved), "--format", "json", "--out", str(file), "--device", "cpu")
+    assert (code, out) == (0, "")
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["keeps_no_samples"] is True
+    assert [one["name"] for one in found["tensors"]] == ["sums", "counts", "random"]
+    assert found["few"] == [{"label": "bee", "count": 4}, {"label": "cat", "count": 4}]
+    holds = {one["name"]: one["holds"] for one in found["files"]}
+    assert "before a class was removed" in holds["service/000000001-ab.safetensors"]
+    assert holds["diary.txt"] == "not known to prol: look"
+    assert len(holds) == 5
+
+
+def test_strict_fails_where_samples_are_kept(tmp_path: Path, small_vit: str, command: Any) -> None:
+    learner = teach(prol.create("ranpac", small_vit, device="cpu", features=30, memory="all"), LESSON[:2])
+    learner.save(tmp_path / "hoard")
+    assert command("audit", str(tmp_path / "hoard"), "--device", "cpu").code == 0
+    code, out, _ = command("audit", str(tmp_path / "hoard"), "--strict", "--device", "cpu")
+    assert code == 1
+    assert "It keeps 14 single samples" in out
+    assert "SAMPLES" in out
+
+
+def test_a_run_is_audited_with_all_its_files(tmp_path: Path, small_vit: str, command: Any) -> None:
+    run = start(small_plan(small_vit), tmp_path / "run").path
+    code, out, err = command("audit", str(run), "--format", "json", "--device", "cpu")
+    assert (code, err) == (0, "")
+    holds = {one["name"]: one["holds"] for one in json.loads(out)["files"]}
+    assert {"config.json", "events.jsonl", "model/model.safetensors"} <= set(holds)
+    assert any(what == "a whole learner of an earlier moment" for what in holds.values())
+    assert "not known to prol: look" not in holds.values()
+
+
+def test_mistakes_are_told(saved: Path, command: Any) -> None:
+    for given, words in (
+        ([str(saved / "nowhere")], "no saved learner"),
+        ([str(saved), "--format", "csv"], "use table or json"),
+        ([str(saved), "--images", "0"], "images at least 1"),
+    ):
+        code, _, err = command("audit", *given)
+        assert code == 2
+        assert words in err
