@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -141,6 +141,37 @@ class Learner(ABC):
             scores.append(self._scores(batch, None if known is None else _filled_rows(known[part], missing)))
         return torch.cat([part.float().cpu() for part in scores])[:count]
 
+    @torch.no_grad()
+    def familiarity(self, images: Any) -> Tensor | None:
+        """How like what was learnt images are, float32 `[N]`, higher being more; None where the method cannot tell.
+
+        Values compare only with others of the same moment: `prol.novelty` says what they mean.
+        """
+        self._settle()
+        pixels = self.backbone.read(images)
+        if not self.classes:
+            return None
+        return _joined([self._familiarity(batch, None) for batch in self._batches(pixels)], len(pixels))
+
+    @torch.no_grad()
+    def predict_with_familiarity(self, images: Any) -> tuple[Tensor, Tensor | None]:
+        """What `predict` and `familiarity` give, in one pass through the network where they share it."""
+        self._settle()
+        pixels = self.backbone.read(images)
+        if not self.classes or not len(pixels):
+            return self.predict(images), self.familiarity(images)
+        scores, found = [], []
+        for batch in self._batches(pixels):
+            shared = self._shared(batch)
+            scores.append(self._scores(batch, shared).float().cpu())
+            found.append(self._familiarity(batch, shared))
+        return torch.cat(scores)[: len(pixels)], _joined(found, len(pixels))
+
+    def _batches(self, pixels: Pixels) -> Iterator[Pixels]:
+        count = len(pixels)
+        for start in range(0, count, self.predict_batch):
+            yield _filled(pixels[start : start + self.predict_batch], self._missing(count - start, count))
+
     def _missing(self, left: int, count: int) -> int:
         """How many images fill up the last of several batches: a GPU is fast at shapes it has met before."""
         fills = self.backbone.device.type == "cuda" and "batch_independence" not in self.exemptions()
@@ -150,11 +181,7 @@ class Learner(ABC):
     def fixed_features(self, images: Any) -> Tensor:
         """What `predict` computes from images and learning never changes, `[N, ...]`, to be handed to it again."""
         pixels = self.backbone.read(images)
-        count, parts = len(pixels), []
-        for start in range(0, count, self.predict_batch):
-            batch = pixels[start : start + self.predict_batch]
-            parts.append(self._fixed(_filled(batch, self._missing(count - start, count))))
-        return torch.cat(parts)[:count]
+        return torch.cat([self._fixed(batch) for batch in self._batches(pixels)])[: len(pixels)]
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
@@ -292,6 +319,14 @@ class Learner(ABC):
     def _fixed(self, pixels: Pixels) -> Tensor:  # noqa: ARG002
         raise ValueError(f"everything {self.name} computes from an image changes with learning: nothing to keep")
 
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:  # noqa: ARG002
+        """Familiarity `[N]` of one batch, each image for itself; `fixed` is what `_shared` gave for it, if known."""
+        return None
+
+    def _shared(self, pixels: Pixels) -> Tensor | None:
+        """What `_scores` and `_familiarity` of one batch both start from, if there is such a thing."""
+        return None if self.fixed == "nothing" else self._fixed(pixels)
+
     @abstractmethod
     def _state(self) -> State: ...
 
@@ -302,6 +337,12 @@ class Learner(ABC):
 def _filled(batch: Pixels, missing: int) -> Pixels:
     """The batch with its last member so many times more."""
     return _filled_rows(batch, missing) if isinstance(batch, Tensor) else batch + batch[-1:] * missing
+
+
+def _joined(parts: list[Tensor | None], count: int) -> Tensor | None:
+    """Familiarity of the first `count` images of all batches; None where one batch has none."""
+    known = [part.float().cpu() for part in parts if part is not None]
+    return None if len(known) < len(parts) else torch.cat([torch.zeros(0), *known])[:count]
 
 
 def _filled_rows(rows: Tensor, missing: int) -> Tensor:

@@ -23,6 +23,7 @@ from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
 from prol.parts.packing import packed, unpacked
 from prol.parts.prefix_tables import by_block
 from prol.parts.rows import RowTable
+from prol.parts.similarity import cosine_to_all
 from prol.parts.tasks import TaskClock
 
 
@@ -137,6 +138,9 @@ class DualPrompt(QueryLearner):
         if self.options.test_selection == "batch_vote":
             task = batch_vote(task, self.keys.count)
         return self.head.logits(self._prompted(tokens, self.general, self.expert.rows[task[:, 0]]))
+
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
+        return cosine_to_all(self._fixed(pixels) if fixed is None else fixed, self.keys.rows).amax(1)
 
     def _evaluation_input(self, pixels: Pixels) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)

@@ -159,6 +159,11 @@ class EASE(StatisticsLearner):
             merged=(AVERAGED, mixed),
         )
 
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        if not any(bool(space.measured().any()) for space in self.prototypes):
+            return None
+        return self._scores(pixels, fixed).amax(1)
+
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
         current = self.adapters.of(-1).values() if self.adapters.count else ()

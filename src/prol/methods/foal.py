@@ -120,6 +120,14 @@ class FOAL(Learner):
         take_out_of_inverse(tensors["inverse"], tensors["weight"], tensors["counts"], row, self.options.ridge)
         return TAKEN
 
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        """The highest score less the leverage φᵀRφ, which is large where nothing like φ was ever learnt."""
+        if not bool(self.counts.rows.any()):
+            return None
+        embedded = sigmoid_features(self._fixed(pixels) if fixed is None else fixed, self.map).double()
+        scores = SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
+        return scores.amax(1) - (embedded @ self.inverse * embedded).sum(1)
+
     def class_counts(self) -> Tensor:
         return self.counts.rows
 

@@ -21,6 +21,7 @@ from prol.parts.key_matcher import batch_vote, nearest_keys, pull
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
 from prol.parts.packing import packed, unpacked
+from prol.parts.similarity import cosine_to_all
 from prol.parts.tasks import TaskClock
 
 
@@ -137,6 +138,9 @@ class L2P(QueryLearner):
         query = self.backbone.encode(tokens).feature if fixed is None else fixed
         chosen = self._choose(query, self.options.test_selection)
         return self.head.logits(self._prompted(tokens, self.prompts[chosen]))
+
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
+        return cosine_to_all(self._fixed(pixels) if fixed is None else fixed, self.keys).amax(1)
 
     def _evaluation_input(self, pixels: Pixels) -> Tensor:
         return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)

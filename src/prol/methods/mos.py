@@ -179,6 +179,15 @@ class MOS(StatisticsLearner):
         refined = self._refined(tokens, start, seen)
         return seen_softmax(refined.double(), seen) + seen_softmax(self.adapters.count * cosines, seen)
 
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:  # noqa: ARG002
+        """The cosine to the nearest class mean, with the first task's adapter."""
+        seen = self.prototypes.measured()
+        if not bool(seen.any()):
+            return None
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        features = self._features(self.backbone.embed(inputs), self.adapters.of(0)).double()
+        return cosine_to_all(features, self.prototypes.means()[seen]).amax(1)
+
     def _refined(self, tokens: Tensor, start: Tensor, seen: Tensor) -> Tensor:
         """Logits `[B, C]`: each answer, at first `start` `[B]`, names the adapter of the next, until it stays."""
         head = self.head.weight.rows, self.head.bias.rows

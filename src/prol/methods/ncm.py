@@ -81,6 +81,9 @@ class NCM(Learner):
         traces = () if self.options.augment == "none" else (AUGMENTED,)
         return Contents(sums_of(), statistics=("sums", "counts"), traces=traces)
 
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        return self._scores(pixels, fixed).amax(1) if bool(self.counts.rows.any()) else None
+
     def class_counts(self) -> Tensor:
         return self.counts.rows
 

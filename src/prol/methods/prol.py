@@ -22,6 +22,7 @@ from prol.parts.captured import Captured
 from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.hard_soft import HardSoft
 from prol.parts.packing import packed, unpacked
+from prol.parts.similarity import cosine_to_all
 from prol.parts.tasks import TaskClock
 
 
@@ -194,6 +195,12 @@ class PROL(SteppedLearner):
         else:
             logits = self._answer_known(self._layout(), fixed, *staged)["logits"]
         return self.heads.in_class_order(logits)
+
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        """The cosine to the nearest key."""
+        if not self.options.keys:
+            return None
+        return cosine_to_all(self._fixed(pixels) if fixed is None else fixed, self.source.keys.rows).amax(1)
 
     def _one_answer(self, *staged: Tensor) -> dict[str, Tensor]:
         tokens, _, query = self.network.query(self._rendered(*staged))

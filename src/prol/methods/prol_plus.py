@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +28,7 @@ from prol.parts.block_features import (
 )
 from prol.parts.class_removal import SPREAD, TAKEN, sums_of, take_out_of_moments
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
+from prol.parts.familiarity import LatestDistance
 from prol.parts.first_task import FirstTask, head_tables
 from prol.parts.mean_shrinkage import steadied_lda
 from prol.parts.moments import Moments
@@ -102,6 +104,7 @@ class PROLPlus(TaskLearner):
         self._draw(seed)
         self.seen, self.chosen_at, self.strength = 0, 0, FIRST
         self._solved: tuple[SolvedHead, OwnTerms | None] | None = None
+        self._distance = LatestDistance()
         self._last: dict[str, float] = {}
 
     def _draw(self, seed: int) -> None:
@@ -197,11 +200,17 @@ class PROLPlus(TaskLearner):
         random = cosine_features(linear, self.weight, self.phase, self.options.frequency)
         return torch.cat([linear, random], dim=1)
 
-    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
+    def _shared(self, pixels: Pixels) -> Tensor | None:
+        """Features of blocks at one scale `[B, L]`, once there is one."""
         if self.scale is None:
-            return torch.full((len(pixels), len(self.classes)), -torch.inf, device=self.backbone.device)
+            return None
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        linear = self.scale.apply(self.tuning.look(inputs)[1].float())
+        return self.scale.apply(self.tuning.look(inputs)[1].float())
+
+    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
+        linear = self._shared(pixels) if fixed is None else fixed
+        if linear is None:
+            return torch.full((len(pixels), len(self.classes)), -torch.inf, device=self.backbone.device)
         if self._solved is None:
             self._solved = self._solve()
         head, own = self._solved
@@ -210,6 +219,14 @@ class PROLPlus(TaskLearner):
         if own is not None and coordinates is not None:
             own.add_to(scores, coordinates)
         return scores
+
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        """By the last block alone: the others, and the random features, tell no more of it and take longer to solve."""
+        end = self.widths.linear
+        start = end - end // self.widths.blocks
+        distance = self._distance(self.moments.counts.rows, partial(self.moments.part, start, end))
+        linear = self._shared(pixels) if fixed is None else fixed
+        return None if distance is None or linear is None else distance.familiarity(linear[:, start:])
 
     def _solve(self) -> tuple[SolvedHead, OwnTerms | None]:
         totals, penalty = self.moments.totals(), self._penalty()
@@ -283,3 +300,4 @@ class PROLPlus(TaskLearner):
         if meta["drawn_from"] != self.drawn_from:
             self._draw(meta["drawn_from"])
         self._solved = None
+        self._distance.forget()

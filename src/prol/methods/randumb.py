@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,6 +15,7 @@ from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
+from prol.parts.familiarity import WIDEST, LatestDistance
 from prol.parts.feature_store import Memory, Recollection, require_memory
 from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.packing import packed, unpacked
@@ -83,6 +85,7 @@ class RanDumb(TaskLearner):
         self.gamma = None if o.gamma == "auto" else o.gamma
         self._draw(seed)
         self._solved: SolvedHead | None = None
+        self._distance = LatestDistance()
 
     def _draw(self, seed: int) -> None:
         b, random, self.drawn_from = self.backbone, own_generator(seed), seed
@@ -119,6 +122,14 @@ class RanDumb(TaskLearner):
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))
+
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        """By the first of the random features: one is as good as another."""
+        kept = self.recollection
+        totals = partial(kept.leading_totals, self.clock.number, self._embed, WIDEST)
+        distance = self._distance(kept.counts(), totals)
+        features = self._fixed(pixels) if fixed is None else fixed
+        return None if distance is None else distance.familiarity(self._embed(features))
 
     def _head(self) -> SolvedHead:
         if self._solved is None:
@@ -173,3 +184,4 @@ class RanDumb(TaskLearner):
         if meta["drawn_from"] != self.drawn_from:
             self._draw(meta["drawn_from"])
         self._solved = None
+        self._distance.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,6 +14,7 @@ from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
+from prol.parts.familiarity import WIDEST, LatestDistance
 from prol.parts.feature_store import Memory, Recollection, require_memory
 from prol.parts.first_task import FirstTask, head_tables
 from prol.parts.inputs import require_not_augmented, training_input
@@ -96,6 +98,7 @@ class RanPAC(TaskLearner):
         self._draw(seed)
         self.strength = None if o.ridge == "auto" else o.ridge
         self._solved: SolvedHead | None = None
+        self._distance = LatestDistance()
         self._last: dict[str, float] = {}
 
     def _draw(self, seed: int) -> None:
@@ -146,8 +149,19 @@ class RanPAC(TaskLearner):
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         return self._network().features(inputs)
 
+    def _shared(self, pixels: Pixels) -> Tensor:
+        return self._fixed(pixels)
+
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))
+
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        """By the first of the random features: one is as good as another."""
+        kept = self.recollection
+        totals = partial(kept.leading_totals, self.clock.number, self._embed, WIDEST)
+        distance = self._distance(kept.counts(), totals)
+        features = self._fixed(pixels) if fixed is None else fixed
+        return None if distance is None else distance.familiarity(self._embed(features))
 
     def _head(self) -> SolvedHead:
         if self._solved is None:
@@ -239,3 +253,4 @@ class RanPAC(TaskLearner):
         if meta["drawn_from"] != self.drawn_from:
             self._draw(meta["drawn_from"])
         self._solved = None
+        self._distance.forget()

@@ -13,6 +13,7 @@ from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import moments_contents, require_left_over
+from prol.parts.familiarity import LatestDistance
 from prol.parts.inputs import require_not_augmented, training_input
 from prol.parts.moments import Moments
 from prol.parts.solvers import SolvedHead, lda
@@ -51,6 +52,7 @@ class SLDA(Learner):
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
         self.moments = Moments(backbone.width, backbone.device, torch.float64)
         self._solved: SolvedHead | None = None
+        self._distance = LatestDistance()
 
     def _register(self, names: list[Label]) -> None:
         super()._register(names)
@@ -90,6 +92,10 @@ class SLDA(Learner):
         others = () if self.options.augment == "none" else (AUGMENTED,)
         return moments_contents("", self.moments.counts.rows, row, others)
 
+    def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
+        distance = self._distance(self.moments.counts.rows, self.moments.totals)
+        return None if distance is None else distance.familiarity(self._fixed(pixels) if fixed is None else fixed)
+
     def class_counts(self) -> Tensor:
         return self.moments.counts.rows
 
@@ -104,3 +110,4 @@ class SLDA(Learner):
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:  # noqa: ARG002
         self.moments.load(tensors)
         self._solved = None
+        self._distance.forget()

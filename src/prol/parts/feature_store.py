@@ -225,6 +225,23 @@ class Recollection:
             fit = fit + Totals.of(embed(features), rows, self.classes)
         return fit, held
 
+    def leading_totals(self, task: int, embed: Embed, width: int) -> Totals:
+        """Moments of the first `width` features, all in one."""
+        if self.memory in ("statistics", "none") and self.moments is not None:  # nothing as large as all of them
+            parts = [part.part(0, min(width, part.width)) for part in self.moments.parts().values()]
+        else:
+            parts = [part for part in self.totals(task, embed) if part is not None]
+            parts = [Totals(part.gram[:width, :width], part.sums[:, :width], part.counts) for part in parts]
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+    def counts(self) -> Tensor:
+        """Samples of each class that were met, in the whole stream or in the current task, `[C]`."""
+        counts = self.class_counts()
+        if counts is None:
+            assert self.moments is not None
+            counts = self.moments.counts()
+        return counts
+
     def _moments_of_all(self, embed: Embed) -> TwinMoments:
         assert self.every is not None
         moments = self._moments_with(self.twin)

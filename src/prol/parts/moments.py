@@ -85,13 +85,19 @@ class Moments:
         return torch.cat([block[:, block.shape[1] - len(block) :].diagonal() for block in self.blocks])
 
     def totals(self) -> Totals:
-        gram = torch.zeros(self.width, self.width, device=self.blocks[0].device, dtype=torch.float64)
+        return self.part(0, self.width)
+
+    def part(self, first: int, last: int) -> Totals:
+        """Moments of the features from `first` up to but not including `last`, as if there were no others."""
+        gram = torch.zeros(last - first, last - first, device=self.blocks[0].device, dtype=torch.float64)
         for block in self.blocks:
             height, end = block.shape
-            start = end - height
-            gram[start:end, :end] = block
-            gram[:start, start:end] = block[:, :start].T
-        return Totals(gram, self.sums.rows.double(), self.counts.rows.clone())
+            low, high = max(first, end - height), min(last, end)
+            if low < high:
+                rows = block[low - end + height : high - end + height, first:high]
+                gram[low - first : high - first, : high - first] = rows
+                gram[: low - first, low - first : high - first] = rows[:, : low - first].T
+        return Totals(gram, self.sums.rows[:, first:last].double(), self.counts.rows.clone())
 
     def clear(self) -> None:
         """Forgets all features, but not how many classes there are."""

@@ -1,0 +1,90 @@
+"""The relative Mahalanobis distance against one computed sample by sample."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from prol.parts.familiarity import SHARE, LatestDistance, RelativeDistance
+from prol.parts.moments import Moments, Totals
+
+CLASSES, WIDTH = 4, 7
+
+
+def samples(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    rows = torch.arange(count) % CLASSES
+    places = 3 * torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(5)).double()
+    shape = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(6)).double()
+    return places[rows] + torch.randn(count, WIDTH, generator=random).double() @ shape + 2, rows
+
+
+def shrunk(deviations: Tensor) -> Tensor:
+    covariance = deviations.T @ deviations / len(deviations)
+    return (1 - SHARE) * covariance + SHARE * covariance.diagonal().mean() * torch.eye(WIDTH)
+
+
+def test_it_is_the_distance_to_all_less_that_to_the_nearest_class() -> None:
+    x, rows = samples(60)
+    asked = samples(9, seed=1)[0]
+    means = torch.stack([x[rows == row].mean(0) for row in range(CLASSES)])
+    within, overall = torch.linalg.inv(shrunk(x - means[rows])), torch.linalg.inv(shrunk(x - x.mean(0)))
+    nearest = torch.stack([((asked - mean) @ within * (asked - mean)).sum(1) for mean in means]).amin(0)
+    crowd = ((asked - x.mean(0)) @ overall * (asked - x.mean(0))).sum(1)
+    found = RelativeDistance.of(Totals.of(x, rows, CLASSES + 1)).familiarity(asked)  # one class was only announced
+    torch.testing.assert_close(found, crowd - nearest)
+
+
+def test_class_means_are_more_familiar_than_what_lies_between_them() -> None:
+    x, rows = samples(200)
+    means = torch.stack([x[rows == row].mean(0) for row in range(CLASSES)])
+    distance = RelativeDistance.of(Totals.of(x, rows, CLASSES))
+    assert distance.familiarity(means).amin() > distance.familiarity((means[:2].mean(0) + 5).unsqueeze(0)).item()
+
+
+@pytest.mark.parametrize("count", [1, 3, CLASSES])
+def test_one_sample_a_class_is_enough(count: int) -> None:
+    x, rows = samples(count)
+    distance = RelativeDistance.of(Totals.of(x, rows, CLASSES))
+    away = x + 40 * torch.randn(WIDTH, generator=torch.Generator().manual_seed(3)).double()
+    assert distance.familiarity(x).isfinite().all()
+    if count > 1:
+        assert (distance.familiarity(x) > distance.familiarity(away)).all()
+
+
+def test_copies_of_one_image_do_no_harm() -> None:
+    x = torch.ones(30, WIDTH, dtype=torch.float64)
+    assert RelativeDistance.of(Totals.of(x, torch.zeros(30).long(), 1)).familiarity(x + 1).isfinite().all()
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 7), (0, 3), (2, 7), (3, 5), (4, 5)])
+@pytest.mark.parametrize("height", [1, 2, 3, 10])
+def test_moments_of_a_part_are_those_of_its_features_alone(first: int, last: int, height: int) -> None:
+    x, rows = samples(20)
+    moments = Moments(WIDTH, torch.device("cpu"), torch.float64, height)
+    moments.add_classes(CLASSES)
+    moments.add(x, rows)
+    expected, found = Totals.of(x[:, first:last], rows, CLASSES), moments.part(first, last)
+    torch.testing.assert_close(found.gram, expected.gram)
+    torch.testing.assert_close(found.sums, expected.sums)
+    assert torch.equal(found.counts, expected.counts)
+
+
+def test_it_is_solved_once_until_samples_come_or_go() -> None:
+    x, rows = samples(20)
+    latest, solved = LatestDistance(), []
+
+    def totals() -> Totals:
+        solved.append(1)
+        return Totals.of(x, rows, CLASSES)
+
+    assert latest(torch.zeros(CLASSES), totals) is None
+    first = latest(torch.ones(CLASSES), totals)
+    assert latest(torch.ones(CLASSES), totals) is first
+    assert len(solved) == 1
+    assert latest(torch.ones(CLASSES) + 1, totals) is not first
+    assert latest(torch.ones(CLASSES - 1), totals) is not first
+    latest.forget()
+    latest(torch.ones(CLASSES - 1), totals)
+    assert len(solved) == 4
