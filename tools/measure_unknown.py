@@ -1,7 +1,8 @@
-"""How well images of classes that were never learnt are told from those of known ones.
+r"""How well images of classes that were never learnt are told from those of known ones.
 
-    python tools/measure_unknown.py glyphs --out results/unknown/glyphs.json
-    python tools/measure_unknown.py cifar100 --data PATH --learn 40 --ask 10 --out results/unknown/cifar100.json
+    python tools/measure_unknown.py glyphs --learn 20 --ask 10 --observe-every 2 --out results/unknown/glyphs.json
+    python tools/measure_unknown.py cifar100 --data PATH --learn 24 --ask 10 --observe-every 2 \
+        --out results/unknown/cifar100.json
 
 Half of the classes, drawn by the seed, are learnt in one pass; before a chunk is learnt its familiarity is observed, as
 a service does. Then test images of all classes are asked about. Printed and written for each method: the area under the
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,9 @@ def area(scores: Tensor, strangers: Tensor) -> float:
     return float((high * below).sum() / (high.sum() * low.sum()))
 
 
-def drawn(labels: Places, classes: Places, first: int, last: int | None, random: np.random.Generator) -> Places:
-    """Places of some images of each class."""
-    every = [random.permutation(np.flatnonzero(labels == one))[first:last] for one in classes]
-    return np.concatenate(every)
+def drawn(labels: Places, classes: Places, count: int | None, random: np.random.Generator) -> Places:
+    """Places of so many images of each class, or of all."""
+    return np.concatenate([random.permutation(np.flatnonzero(labels == one))[:count] for one in classes])
 
 
 def in_order(places: Places, labels: Places, known: Places, tasks: int, random: np.random.Generator) -> Places:
@@ -117,8 +118,8 @@ def main() -> None:
         learn = np.concatenate([pool[int(one)][: wanted.learn] for one in known])
         ask = np.concatenate([pool[int(one)][wanted.learn :][: wanted.ask] for one in classes])
     else:
-        learn = drawn(train.labels, known, 0, wanted.learn, random)
-        ask = drawn(test.labels, classes, 0, wanted.ask, random)
+        learn = drawn(train.labels, known, wanted.learn, random)
+        ask = drawn(test.labels, classes, wanted.ask, random)
     stream = in_order(learn, train.labels, known, wanted.tasks, random)
     results = {}
     for spec in wanted.methods:
@@ -131,7 +132,14 @@ def main() -> None:
         results[spec] = found | {"observed": novelty.observed, "seconds": round(time.perf_counter() - began)}
         print(f"{spec:22}", results[spec], flush=True)
     told = {key: value for key, value in vars(wanted).items() if key not in ("data", "out")}
-    text = {"asked": told, "images_learnt": len(stream), "images_asked": len(ask), "methods": results}
+    words = ["PATH" if word == wanted.data else word for word in sys.argv[1:]]
+    text = {
+        "command": " ".join(["python tools/measure_unknown.py", *words]),
+        "asked": told,
+        "images_learnt": len(stream),
+        "images_asked": len(ask),
+        "methods": results,
+    }
     wanted.out.parent.mkdir(parents=True, exist_ok=True)
     wanted.out.write_text(json.dumps(text, indent=2) + "\n")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 ENOUGH = 50
 """Images of known classes that must have been observed before anything is said."""
-HALF_LIFE = 500
+HALF_LIFE = 300
 """Images of known classes after which an observation counts half: the learner moves, and its familiarity with it."""
 LUMPS = 256
 """Values that stand for all observations; up to twice as many are held before neighbours are put together."""
@@ -28,7 +28,7 @@ class Novelty:
     >>> novelty = Novelty()
     >>> novelty.observe(torch.arange(100.0), torch.ones(100, dtype=torch.bool))
     >>> novelty.unknown(torch.tensor([-5.0, 50.0, 200.0])).mul(100).round().tolist()
-    [99.0, 50.0, 0.0]
+    [99.0, 51.0, 0.0]
     """
 
     def __init__(self) -> None:

@@ -20,20 +20,43 @@ def samples(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return places[rows] + torch.randn(count, WIDTH, generator=random).double() @ shape + 2, rows
 
 
-def shrunk(deviations: Tensor) -> Tensor:
-    covariance = deviations.T @ deviations / len(deviations)
-    return (1 - SHARE) * covariance + SHARE * covariance.diagonal().mean() * torch.eye(WIDTH)
+def metric(deviations: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+    """The inverse of the shrunk covariance, and what a fresh sample may expect."""
+    covariance = deviations.T @ deviations / freedom
+    inverse = torch.linalg.inv((1 - SHARE) * covariance + SHARE * covariance.diagonal().mean() * torch.eye(WIDTH))
+    own = (inverse @ covariance).trace()
+    return inverse, own / (1 - (1 - SHARE) * own / freedom)
 
 
 def test_it_is_the_distance_to_all_less_that_to_the_nearest_class() -> None:
     x, rows = samples(60)
-    asked = samples(9, seed=1)[0]
+    x, rows = x[rows * 3 < torch.arange(60) + 1], rows[rows * 3 < torch.arange(60) + 1]  # not as many of each class
+    asked, counts = samples(9, seed=1)[0], torch.bincount(rows)
+    assert len(set(counts.tolist())) > 1
     means = torch.stack([x[rows == row].mean(0) for row in range(CLASSES)])
-    within, overall = torch.linalg.inv(shrunk(x - means[rows])), torch.linalg.inv(shrunk(x - x.mean(0)))
-    nearest = torch.stack([((asked - mean) @ within * (asked - mean)).sum(1) for mean in means]).amin(0)
+    within, fresh = metric(x - means[rows], len(x) - CLASSES)
+    overall, fresh_of_all = metric(x - x.mean(0), len(x))
+    apart = torch.stack([((asked - mean) @ within * (asked - mean)).sum(1) for mean in means], dim=1)
+    nearest = (apart - fresh * (1 + 1 / counts)).amin(1)
     crowd = ((asked - x.mean(0)) @ overall * (asked - x.mean(0))).sum(1)
     found = RelativeDistance.of(Totals.of(x, rows, CLASSES + 1)).familiarity(asked)  # one class was only announced
-    torch.testing.assert_close(found, crowd - nearest)
+    torch.testing.assert_close(found, (crowd - fresh_of_all - nearest) / fresh)
+
+
+def test_it_hardly_moves_as_samples_come_in() -> None:
+    """Ten times as many samples, in more dimensions than there were samples a class."""
+    random = torch.Generator().manual_seed(1)
+    places = torch.randn(10, 40, generator=random).double()
+
+    def drawn(count: int) -> tuple[Tensor, Tensor]:
+        rows = torch.arange(count) % 10
+        return places[rows] + torch.randn(count, 40, generator=random).double(), rows
+
+    fresh = drawn(2000)[0]
+    early, late = (RelativeDistance.of(Totals.of(*drawn(count), 10)).familiarity(fresh) for count in (100, 3000))
+    far = RelativeDistance.of(Totals.of(*drawn(100), 10)).familiarity(6 * fresh)
+    assert abs(float(early.median() - late.median())) < late.std()
+    assert far.amax() < early.amin()
 
 
 def test_class_means_are_more_familiar_than_what_lies_between_them() -> None:
