@@ -6,10 +6,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prol.artifacts import load
     from prol.creation import create
     from prol.evaluation import check_learner
     from prol.learner import Footprint, Learner
+    from prol.loading import load
 
 try:
     __version__ = version("prol")
@@ -23,7 +23,7 @@ _LAZY = {
     "Learner": "prol.learner",
     "check_learner": "prol.evaluation",
     "create": "prol.creation",
-    "load": "prol.artifacts",
+    "load": "prol.loading",
 }
 
 

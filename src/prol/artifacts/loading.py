@@ -1,4 +1,4 @@
-"""`prol.load`: a learner from a saved folder. Nothing in the folder is run; names are looked up in the registry."""
+"""A learner from a saved folder. Nothing in the folder is run; names are looked up in the registry."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def load(
         method: the learner's class, for a method that is not registered under a name.
     """
     place = current_folder(Path(folder).resolve())
-    meta = read_meta(place)
-    model = _model_file(place, meta["model_sha256"])
+    meta, model = read_checked(place)
     kind = method or registry.method(meta["method"])
     if kind.name != meta["method"]:
         raise ValueError(f"{place} was saved by method {meta['method']!r}, not by {kind.name!r}")
@@ -62,11 +61,15 @@ def restored(kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], 
     return learner
 
 
-def _model_file(place: Path, sha256: str) -> Path:
-    """The file with that hash: the model, or one that `save_into`, killed half way, has not put in its place yet."""
+def read_checked(place: Path) -> tuple[dict[str, Any], Path]:
+    """The content of an artifact's `meta.json`, and the file of its tensors, which must be those it was saved with.
+
+    That is the model, or one that `save_into`, killed half way, has not put in its place yet.
+    """
+    meta = read_meta(place)
     for file in (place / MODEL_FILE, place / NEW_MODEL_FILE):
-        if file.is_file() and file_sha256(file) == sha256:
-            return file
+        if file.is_file() and file_sha256(file) == meta["model_sha256"]:
+            return meta, file
     raise ValueError(f"{place / MODEL_FILE} is damaged: its checksum is not the one saved; copy the folder again")
 
 

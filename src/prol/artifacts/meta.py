@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ META_FILE = "meta.json"
 CARD_FILE = "README.md"
 OPERATIONS_FILE = "operations.jsonl"
 """What was done to the classes of an artifact, a line for each operation."""
+HUB_FILE = "hub.json"
+"""Says where a folder was fetched from, if it was."""
 
 _KINDS: dict[str, tuple[type, str]] = {
     "method": (str, "text"),
@@ -42,11 +44,7 @@ def read_meta(place: Path) -> dict[str, Any]:
     """
     if not place.is_dir():
         raise FileNotFoundError(f"no saved learner at {place}: give the folder that learner.save wrote")
-    pickles = sorted(part.name for part in place.iterdir() if part.name.lower().endswith(_PICKLES))
-    if pickles:
-        raise ValueError(
-            f"{place} is not opened: it holds {pickles[0]}, and files of that kind can run code; take it out"
-        )
+    require_no_pickles((part.name for part in place.iterdir()), str(place))
     for name in (META_FILE, MODEL_FILE):
         if not (place / name).is_file():
             raise FileNotFoundError(f"{place} is not a saved learner: it has no {name}")
@@ -65,6 +63,15 @@ def read_meta(place: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}; copy the folder again") from error
     return dict(meta)
+
+
+def require_no_pickles(names: Iterable[str], place: str) -> None:
+    """Refuses what holds a file of a kind that can run code."""
+    pickles = sorted(name for name in names if name.lower().endswith(_PICKLES))
+    if pickles:
+        raise ValueError(
+            f"{place} is not opened: it holds {pickles[0]}, and files of that kind can run code; take it out"
+        )
 
 
 def _require_kinds(meta: Mapping[str, Any]) -> None:

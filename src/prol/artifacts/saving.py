@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import prol
 from prol.artifacts.atomic import current_folder, write_folder, write_json
 from prol.artifacts.card import model_card
-from prol.artifacts.meta import CARD_FILE, FORMAT, META_FILE, MODEL_FILE, OPERATIONS_FILE
+from prol.artifacts.meta import CARD_FILE, FORMAT, HUB_FILE, META_FILE, MODEL_FILE, OPERATIONS_FILE
 from prol.artifacts.operations import count_operations, read_operations, write_operations
 from prol.artifacts.small_classes import without_small_classes
 from prol.artifacts.tensors import file_sha256, write_tensors
@@ -111,5 +111,5 @@ def require_replaceable(folder: Path) -> None:
         raise ValueError(f"cannot save to {folder}: it is a file; choose a folder")
     names = {part.name for part in present.iterdir()}
     # A README.md or a model.safetensors alone is somebody's own.
-    if names and not {META_FILE} <= names <= {MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE}:
+    if names and not {META_FILE} <= names <= {MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE, HUB_FILE}:
         raise ValueError(f"cannot save to {folder}: it holds other things than a saved learner; choose another folder")

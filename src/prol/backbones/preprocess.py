@@ -64,7 +64,9 @@ def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, d
 
 
 def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
-    """All that the deterministic transform needs of the host."""
+    """All that the deterministic transform needs of the host; what is rendered already stays so."""
+    if isinstance(pixels, Tensor) and pixels.is_floating_point():
+        return (pixels,)
     if _takes_canvases(pixels, device):
         sides = [(image.shape[1], image.shape[2]) for image in pixels]
         boxes = [(*_central_box(height, width, how), height, width) for height, width in sides]

@@ -153,7 +153,7 @@ class ViT(nn.Module):
 
 def _embed(model: Any, inputs: Tensor, dtype: torch.dtype) -> Tensor:
     patches = model.patch_embed.norm(_linear_patches(model.patch_embed.proj, inputs)).to(dtype)
-    first = model.cls_token.expand(len(patches), -1, -1)
+    first = model.cls_token.expand(patches.shape[0], -1, -1)
     if model.no_embed_class:
         tokens = torch.cat([first, patches + model.pos_embed], dim=1)
     else:

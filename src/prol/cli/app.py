@@ -19,6 +19,7 @@ from prol.cli.models import export, predict
 from prol.cli.rate_curve import rate_curve
 from prol.cli.run import resume, run
 from prol.cli.serve import serve
+from prol.cli.sharing import onnx, pull, push
 from prol.cli.streams import streams
 
 # Typer carries its own copy of click or uses the installed one, depending on its version.
@@ -33,21 +34,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (
-    run,
-    resume,
-    show,
-    export,
-    predict,
-    serve,
-    audit,
-    compare,
-    rate_curve,
-    params,
-    methods,
-    datasets,
-    streams,
-):
+learning, keeping = (run, resume, show), (export, predict, serve, audit, onnx, push, pull)
+for verb in (*learning, *keeping, compare, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 app.add_typer(classes, name="classes")

@@ -41,7 +41,9 @@ def export(
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote, or hub:OWNER/NAME[@REVISION].")
+    ],
     images: Annotated[list[str], typer.Argument(help="Files, folders that are searched for images, or patterns.")],
     top: Annotated[int, typer.Option(help="How many answers to each image.")] = 1,
     form: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
@@ -59,9 +61,9 @@ def predict(
     """
     import os
 
-    from prol.artifacts import load
     from prol.artifacts.asking import ask
     from prol.datasets.given_images import find_images
+    from prol.loading import load
     from prol.report.answer_text import answer_format
 
     for name, value in (("top", top), ("batch", batch)):

@@ -125,7 +125,7 @@ class DualPrompt(QueryLearner):
 
     def _prompted(self, tokens: Tensor, general: Tensor, expert: Tensor) -> Tensor:
         """Class feature `[B, D]` with prefixes `[L, 2, H, l, d]` for all and `[B, L, 2, H, l, d]` for each sample."""
-        everyone = by_block(general.expand(len(tokens), -1, -1, -1, -1, -1))
+        everyone = by_block(general.expand(tokens.shape[0], -1, -1, -1, -1, -1))
         return self.backbone.encode(tokens, everyone | by_block(expert, self.options.g_blocks)).feature
 
     def _fixed(self, pixels: Pixels) -> Tensor:

@@ -18,7 +18,7 @@ from prol.methods.stepped import StatisticsLearner
 from prol.parts.adam import part_gradients
 from prol.parts.adapters import Adapter, TaskModules
 from prol.parts.backbone_kinds import require_vit
-from prol.parts.fast_step import FastStep
+from prol.parts.fast_step import FastStep, MakeStaged
 from prol.parts.linear_head import LinearHead
 from prol.parts.logit_masks import allowed_classes, masked_cross_entropy
 from prol.parts.losses import clip_together
@@ -80,6 +80,7 @@ class EASE(StatisticsLearner):
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self.first_rows: list[int] = []
         self._take_step = FastStep(self._one_step, self._see, vit.acceleration.captured, o.lr)
+        self._completed: tuple[Tensor, Tensor, Tensor] | None = None
 
     # Classes and tasks
 
@@ -93,6 +94,7 @@ class EASE(StatisticsLearner):
         self.head.append(len(self.classes), self.random)
         self.prototypes.append(self._empty_space())
         self.prototypes[-1].append(len(self.classes))
+        self._completed = None
 
     def _empty_space(self) -> Prototypes:
         return Prototypes(self.backbone.width, self.backbone.device)
@@ -102,8 +104,13 @@ class EASE(StatisticsLearner):
         self.head.append(len(names), self.random)
         for space in self.prototypes:
             space.append(len(names))
+        self._completed = None
 
     # One step
+
+    def _step(self, staged: MakeStaged, rows: Tensor) -> None:
+        self._completed = None
+        super()._step(staged, rows)
 
     def _layout(self) -> tuple[Hashable, ...]:
         tables = [*self.adapters.tables.values(), *self.head.tables().values()]
@@ -140,11 +147,7 @@ class EASE(StatisticsLearner):
     # Answering, saving, counting
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
-        means = torch.stack([space.means() for space in self.prototypes])
-        measured = torch.stack([space.measured() for space in self.prototypes])
-        rows = torch.arange(len(self.classes), device=means.device)
-        own = torch.bucketize(rows, torch.tensor(self.first_rows[1:], device=means.device), right=True)
-        everywhere = complete(means, measured, own)
+        everywhere, measured, own = self._means()
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         features = self._all_features(self.backbone.embed(inputs)).double()
         scores = subspace_scores(features, everywhere, measured.any(1), own, self.options.alpha)
@@ -163,6 +166,16 @@ class EASE(StatisticsLearner):
         if not any(bool(space.measured().any()) for space in self.prototypes):
             return None
         return self._scores(pixels, fixed).amax(1)
+
+    def _means(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Class means in every space `[T, C, D]`, which were measured `[T, C]`, and each class's own space `[C]`."""
+        if self._completed is None:
+            means = torch.stack([space.means() for space in self.prototypes])
+            measured = torch.stack([space.measured() for space in self.prototypes])
+            rows = torch.arange(len(self.classes), device=means.device)
+            own = torch.bucketize(rows, torch.tensor(self.first_rows[1:], device=means.device), right=True)
+            self._completed = complete(means, measured, own), measured, own
+        return self._completed
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row
@@ -189,5 +202,5 @@ class EASE(StatisticsLearner):
         self.prototypes = [self._empty_space() for _ in self.first_rows]
         for task, space in enumerate(self.prototypes):
             space.load(unpacked(f"prototypes{task}", tensors))
-        self.clock = TaskClock(**meta["clock"])
+        self.clock, self._completed = TaskClock(**meta["clock"]), None
         self._take_step.restore(meta["last"])

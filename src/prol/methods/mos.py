@@ -195,6 +195,8 @@ class MOS(StatisticsLearner):
             head = self._aligned_head()
         ends = torch.tensor(self.first_rows[1:], device=tokens.device)
         task = torch.bucketize(start, ends, right=True)
+        if torch.compiler.is_compiling():  # in a graph all go on together: who has settled gives the same answer again
+            return self._refined_together(tokens, task, head, ends, seen)
         logits = tokens.new_zeros(len(tokens), len(self.classes))
         unsettled = torch.arange(len(tokens), device=tokens.device)
         for _ in range(self.options.rounds):
@@ -218,6 +220,14 @@ class MOS(StatisticsLearner):
             merged=(AVERAGED, mixed),
             put_together=put_gaussians_together,
         )
+
+    def _refined_together(
+        self, tokens: Tensor, task: Tensor, head: tuple[Tensor, Tensor], ends: Tensor, seen: Tensor
+    ) -> Tensor:
+        for _ in range(self.options.rounds):
+            logits = F.linear(self._features(tokens, self.adapters.of(task)), *head)
+            task = torch.bucketize(logits.masked_fill(~seen, -torch.inf).argmax(1), ends, right=True)
+        return logits
 
     def footprint(self) -> Footprint:
         head, first = [table.rows for table in self.head.tables().values()], self.clock.first_row

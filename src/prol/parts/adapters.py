@@ -116,7 +116,7 @@ class FixedPrefix:
 
         def before(i: int) -> Additions:
             def prefix(class_token: Tensor) -> Prefix:
-                batch = len(class_token)
+                batch = class_token.shape[0]
                 return keys[i].expand(batch, -1, -1, -1), values[i].expand(batch, -1, -1, -1)
 
             return Additions(prefix=prefix)

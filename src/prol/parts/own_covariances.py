@@ -125,7 +125,9 @@ class OwnTerms:
     def add_to(self, scores: Tensor, coordinates: Tensor) -> None:
         """Adds the terms for coordinates `[B, K]`, or more than are kept, to scores `[B, C]` in place."""
         z = coordinates[:, : len(self.whiten)].float() @ self.whiten.T
-        at_once = classes_at_once(max(len(self.whiten), len(z)))
+        # A graph that is being exported holds for any number of samples: none may decide what it looks like.
+        samples = 0 if torch.compiler.is_compiling() else len(z)
+        at_once = classes_at_once(max(len(self.whiten), samples))
         for start in range(0, len(self.classes), at_once):
             part = slice(start, start + at_once)
             apart = (z.unsqueeze(0) - self.means[part].unsqueeze(1)).transpose(1, 2)  # [R, K, B]

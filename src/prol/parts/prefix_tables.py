@@ -22,7 +22,7 @@ def component_weights(query: Tensor, attention: Tensor, keys: Tensor) -> Tensor:
     `query` `[B, D]`; `attention` and `keys` `[R, L, D]`. The cosine of q * A and K is the product of q with A * K,
     divided by the lengths of K and of q * A, whose square is the product of q² with A²: `[B, R, D]` is never formed.
     """
-    batch, (components, blocks, width) = len(query), attention.shape
+    batch, (components, blocks, width) = query.shape[0], attention.shape
     along = query @ (attention * unit(keys)).reshape(-1, width).T
     length = query.square() @ attention.square().reshape(-1, width).T
     cosines = along * length.clamp(min=1e-12).rsqrt()
@@ -32,4 +32,4 @@ def component_weights(query: Tensor, attention: Tensor, keys: Tensor) -> Tensor:
 def mixed(weights: Tensor, components: Tensor) -> Tensor:
     """Sum of components `[R, L, 2, H, l, d]` by weights `[B, L, R]`: `[B, L, 2, H, l, d]`."""
     blocks, parts = components.shape[1], components.transpose(0, 1).flatten(2)
-    return (weights.transpose(0, 1) @ parts).transpose(0, 1).view(len(weights), blocks, *components.shape[2:])
+    return (weights.transpose(0, 1) @ parts).transpose(0, 1).view(weights.shape[0], blocks, *components.shape[2:])

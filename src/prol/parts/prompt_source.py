@@ -99,9 +99,9 @@ def make_prefixes(
 def _factor(shape: PromptShape, query: Tensor, chosen: Chosen | None, first_candidate: int | Tensor) -> Tensor:
     """How strongly each sample's prompt acts, `[B]`."""
     if shape.factor == "zero":
-        return query.new_zeros(len(query))
+        return query.new_zeros(query.shape[0])
     if shape.factor == "one" or chosen is None:
-        return query.new_ones(len(query))
+        return query.new_ones(query.shape[0])
     cosine = cosine_pairs(query, chosen.keys)
     if shape.factor == "released":
         cosine = shared_first_hit_factor(cosine, chosen.rows == first_candidate)

@@ -25,7 +25,7 @@ def generate(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """All 2·L·H kernels of width 3 in one convolution of `[B, d]`: `[B, L, 2, H, d]`."""
     kernels = weight.reshape(-1, 1, 3)
     out = F.conv1d(inputs.unsqueeze(1), kernels, None if bias is None else bias.reshape(-1), padding=1)
-    return out.view(len(inputs), *weight.shape[:3], -1)
+    return out.view(inputs.shape[0], *weight.shape[:3], -1)
 
 
 def assemble(

@@ -67,7 +67,7 @@ def shared_first_hit_factor(cosine: Tensor, hits: Tensor) -> Tensor:
     Its value is the cosine of the last sample in `hits` (those whose nearest key is candidate number 0), or zero
     without any; its gradient reaches the cosine of every hit in full.
     """
-    place = torch.arange(len(hits), device=hits.device)
+    place = torch.arange(hits.shape[0], device=hits.device)
     last = place == torch.where(hits, place, -1).amax()
     total = (cosine * hits).sum()
     shared = total + ((cosine * last).sum() - total).detach()

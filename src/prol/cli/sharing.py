@@ -1,0 +1,77 @@
+"""`prol onnx`, `prol push` and `prol pull`: a saved learner for other programs, and for other people."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prol.cli.models import Weights
+
+Saved = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
+Repository = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")]
+
+
+def onnx(
+    folder: Saved,
+    file: Annotated[Path, typer.Argument(help="File to write, such as model.onnx; one that is there is replaced.")],
+    backbone: Weights = None,
+) -> None:
+    """Write a saved learner's answers as an ONNX model, after onnxruntime was found to agree with it.
+
+    It takes uint8 RGB images [N, H, W, 3] and gives float32 scores [N, C]. The weights of the backbone are in it.
+    """
+    from prol.artifacts import load
+    from prol.artifacts.loading import read_checked
+    from prol.backbones.terms import weights_terms
+    from prol.cli.terminal import output
+    from prol.integrations.onnx import export_onnx
+
+    learner = load(folder, backbone, device="cpu")
+    parity = export_onnx(learner, file, {"model_sha256": read_checked(folder.resolve())[0]["model_sha256"]})
+    console, terms = output(), weights_terms(learner.backbone.name)
+    size = file.stat().st_size / 1e6
+    told = f"{learner.name} with {len(learner.classes):,} classes, written to {file} ({size:,.1f} MB)"
+    console.print(told, soft_wrap=True)
+    console.print(f"onnxruntime agrees: {parity}", soft_wrap=True)
+    console.print(f"The file holds the weights {terms.title}: {terms.words}", soft_wrap=True)
+
+
+def push(
+    folder: Saved,
+    repository: Repository,
+    private: Annotated[bool, typer.Option("--private", help="Only you may see it.")] = False,
+    revision: Annotated[str | None, typer.Option(help="The branch; main by default.")] = None,
+) -> None:
+    """Upload a saved learner to the Hugging Face hub: its tensors, meta.json and model card, nothing else."""
+    from prol.cli.terminal import output
+    from prol.integrations.hub import push as send
+
+    _no_bars_in_files()
+    sent = send(folder, repository, private=private, revision=revision)
+    output().print(f"{folder} is now {sent.repository} at commit {sent.commit}", soft_wrap=True)
+
+
+def pull(
+    repository: Repository,
+    folder: Annotated[Path, typer.Argument(help="Folder to write; a saved learner in it is replaced.")],
+    revision: Annotated[str | None, typer.Option(help="A branch, a tag or a commit; main by default.")] = None,
+) -> None:
+    """Fetch a saved learner from the Hugging Face hub; it appears whole and with the right checksum, or not at all."""
+    from prol.cli.terminal import output
+    from prol.integrations.hub import pull as fetch
+
+    _no_bars_in_files()
+    fetched = fetch(repository, folder, revision=revision)
+    console = output()
+    console.print(f"{fetched.repository} at commit {fetched.commit}, written to {folder}", soft_wrap=True)
+    console.print(f"Ask it with `prol predict {folder} IMAGES...`", soft_wrap=True)
+
+
+def _no_bars_in_files() -> None:
+    if not sys.stderr.isatty():
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+
+        disable_progress_bars()

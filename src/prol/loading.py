@@ -1,0 +1,44 @@
+"""`prol.load`: a saved learner, from a folder or from a hub."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prol.artifacts import load as load_folder
+
+if TYPE_CHECKING:
+    from prol.backbones import Backbone
+    from prol.learner import Learner
+
+HUB = "hub:"
+
+
+def load(
+    source: str | Path,
+    backbone: Backbone | str | None = None,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    method: type[Learner] | None = None,
+) -> Learner:
+    """A learner that goes on where the saved one was.
+
+    Args:
+        source: the folder that `learner.save` wrote, or "hub:OWNER/NAME" or "hub:OWNER/NAME@REVISION", which is
+            fetched and checked, and not kept.
+        backbone: an open one to use, or the name of one to open; without it, the one named in the artifact is opened.
+        device: where to open the backbone.
+        precision: of the backbone to open; as saved when not given, but float32 for bf16 on a CPU.
+        method: the learner's class, for a method that is not registered under a name.
+    """
+    if not str(source).startswith(HUB):
+        return load_folder(source, backbone, device=device, precision=precision, method=method)
+    from prol.integrations.hub import pull
+
+    repository, _, revision = str(source).removeprefix(HUB).partition("@")
+    with tempfile.TemporaryDirectory(prefix="prol-") as place:
+        folder = Path(place, "pulled")
+        pull(repository, folder, revision=revision or None)
+        return load_folder(folder, backbone, device=device, precision=precision, method=method)
