@@ -86,7 +86,8 @@ def _require_exportable(learner: Learner) -> None:
             f"a learner on {backbone.device} in {backbone.precision} cannot be exported: save it, then export "
             "prol.load(folder, device='cpu', precision='float32')"
         )
-    if not bool(learner.predict(next(generated_images(learner.preprocessing.size))).isfinite().any()):
+    scores = learner.predict(next(generated_images(learner.preprocessing.size)))
+    if not bool(scores.isfinite().any()):
         raise ValueError(f"the {learner.name} learner has learnt nothing yet: it has no answer to export")
 
 
@@ -100,10 +101,30 @@ def _write(learner: Learner, path: Path, notes: Mapping[str, str]) -> None:
             made: Any = torch.onnx.export(
                 program, (), input_names=[INPUT], output_names=[OUTPUT], dynamo=True, verbose=False
             )
-            made.model.metadata_props.update(notes)
-            made.save(str(path), include_initializers=True, external_data=False)
+            _save(made.model_proto, path, notes)
     except Exception as error:  # the exporter's own kinds, which have no common ground
         raise ValueError(f"{learner.name} cannot be exported to ONNX: {_line(error)}") from error
+
+
+def _save(model: Any, path: Path, notes: Mapping[str, str]) -> None:
+    import onnx
+
+    onnx.helper.set_model_props(model, dict(notes))
+    graph = model.graph
+    _name_sides(graph)
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]  # where in whose folders each operation was written down
+    onnx.save(model, str(path))
+
+
+def _name_sides(graph: Any) -> None:
+    """Calls what may be of any length N, H and W wherever it is written, in place of the exporter's own symbols."""
+    sides = graph.input[0].type.tensor_type.shape.dim
+    named = {side.dim_param: name for side, name in zip(sides, "NHW", strict=False)}
+    for part in (*graph.input, *graph.output, *graph.value_info):
+        for side in part.type.tensor_type.shape.dim:
+            if side.dim_param in named:
+                side.dim_param = named[side.dim_param]
 
 
 @contextmanager

@@ -18,30 +18,31 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-3
 """Largest difference of a score that is taken for rounding, in units of the scores' spread."""
-
-SMALLEST = float(np.finfo(np.float32).tiny)
+LAST_BITS = 8 * float(np.finfo(np.float32).eps)
+"""The same in units of the largest score: scores that differ less than this are one to a float32."""
 
 
 @dataclass(frozen=True)
 class Parity:
     """How far the file's scores are from the learner's on generated images.
 
-    `difference` is the largest one of a score, `spread` the range of the learner's own scores, and `same_answers` the
-    images of which both say the same.
+    `difference` is the largest one of a score, `spread` the range of the learner's own scores of an image, on average
+    over the images, `largest` their largest size, and `same_answers` the images of which both say the same.
     """
 
     images: int
     same_answers: int
     difference: float
     spread: float
+    largest: float
 
     @property
     def relative(self) -> float:
         """The difference in units of the spread."""
-        return self.difference / max(self.spread, SMALLEST)
+        return self.difference / self.spread if self.spread > 0 else self.difference
 
     def agrees(self) -> bool:
-        return self.relative <= TOLERANCE
+        return self.difference <= max(TOLERANCE * self.spread, LAST_BITS * self.largest)
 
     def __str__(self) -> str:
         return (
@@ -63,11 +64,12 @@ def measure_parity(file: Path, learner: Learner) -> Parity:
             raise ValueError(f"the file gives scores {tuple(theirs.shape)} in place of {tuple(own.shape)}")
         both.append((own.double(), theirs.double()))
     own, theirs = (torch.cat(parts) for parts in zip(*both, strict=True))
-    known = own.isfinite()
-    same = (own.argmax(1) == theirs.argmax(1)).sum()
     # Minus infinity, of a class of which nothing was learnt yet, must be there too; what is not a number never agrees.
     difference = torch.where(own == theirs, 0.0, (own - theirs).abs()).nan_to_num(torch.inf).max()
-    return Parity(len(own), int(same), float(difference), _spread(own[known]))
+    known = own[:, own.isfinite().all(0)]
+    spread = (known.amax(1) - known.amin(1)).mean()
+    same = (own.argmax(1) == theirs.argmax(1)).sum()
+    return Parity(len(own), int(same), float(difference), float(spread), float(known.abs().max()))
 
 
 def generated_images(size: int) -> Iterator[NDArray[np.uint8]]:
@@ -79,11 +81,3 @@ def generated_images(size: int) -> Iterator[NDArray[np.uint8]]:
         rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
         clean = coarse[:, rows][:, :, columns]
         yield np.clip(clean + random.integers(-30, 31, clean.shape), 0, 255).astype(np.uint8)
-
-
-def _spread(scores: torch.Tensor) -> float:
-    """Their range; where there is none, as with one class, their size."""
-    if not len(scores):
-        return 0.0
-    spread = float(scores.max() - scores.min())
-    return spread if spread > 0 else float(scores.abs().max())

@@ -1,0 +1,57 @@
+"""A taught learner of every method, on a ViT of one block or two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import prol
+from prol.backbones import Preprocessing, ViT
+from prol.evaluation.lesson import teach
+from prol.learner import Learner
+
+METHODS: dict[str, dict[str, Any]] = {
+    "prol_plus": {"features": 20, "blocks": 1, "own": 6, "budget_mb": 1},
+    "prol": {"blocks": 1},
+    "ncm": {},
+    "slda": {},
+    "ranpac": {"features": 50},
+    "randumb": {"features": 50},
+    "foal": {"features": 50},
+    "head_only": {},
+    "finetune": {},
+    "l2p": {},
+    "dualprompt": {"g_blocks": 1, "e_blocks": 1},
+    "coda_prompt": {"blocks": 1},
+    "convprompt": {"blocks": 1},
+    "mos": {"rounds": 2, "bottleneck": 2},
+    "ease": {"bottleneck": 2},
+    "lae": {"blocks": 1},
+}
+"""Options that suit so small a network, by the method's name."""
+
+
+NEED_TWO_BLOCKS = ("prol_plus", "prol", "dualprompt", "ease", "mos")
+
+
+def small_vit(depth: int = 1, dtype: torch.dtype = torch.float32) -> ViT:
+    """Sees 12 x 12 pixels as 4 patches; keeps less than the whole of a resized image."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        model = VisionTransformer(
+            img_size=12, patch_size=6, embed_dim=8, depth=depth, num_heads=2, mlp_ratio=2, num_classes=0
+        )
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    how = Preprocessing(size=12, crop_pct=0.8, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
+    precision = "float64" if dtype == torch.float64 else "float32"
+    return ViT(model.to(dtype), name="small", sha256="small", preprocessing=how, precision=precision)
+
+
+def taught(method: str, dtype: torch.dtype = torch.float32, **options: Any) -> Learner:
+    """One that was told of two tasks of a small lesson."""
+    vit = small_vit(2 if method in NEED_TWO_BLOCKS else 1, dtype)
+    return teach(prol.create(method, vit, seed=1, **(METHODS[method] | options)))
