@@ -12,7 +12,7 @@ from prol.evaluation.lesson import teach
 from prol.learner import Learner
 
 METHODS: dict[str, dict[str, Any]] = {
-    "prol_plus": {"features": 20, "blocks": 1, "own": 6, "budget_mb": 1},
+    "prol_plus": {"features": 20, "blocks": 1, "budget_mb": 7},
     "prol": {"blocks": 1},
     "ncm": {},
     "slda": {},

@@ -1,0 +1,234 @@
+"""Saved learners to a hub and back, against a server on this machine that answers as a hub does."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import constants
+from small_learners import small_vit, taught
+from stand_in_hub import TOKEN, Repository, StandInHub, serving
+
+import prol
+from prol.evaluation.lesson import make_images
+from prol.integrations.hub import FILES, pull, push
+from prol.integrations.hub_errors import HubError
+
+NAME = "ann/pets"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInHub]:
+    """A hub to which the way is known and a token is there."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    # Read when the client was imported: its other way of sending large files needs servers of its own.
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    taught("ncm").save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def files_of(hub: StandInHub, branch: str = "main") -> dict[str, bytes]:
+    repository = hub.repositories[NAME]
+    return repository.commits[repository.branches[branch]]
+
+
+def refusal(*arguments: Any, verb: Any = pull, **options: Any) -> str:
+    with pytest.raises((ValueError, OSError)) as raised:
+        verb(*arguments, **options)
+    said = str(raised.value)
+    assert "\n" not in said
+    return said
+
+
+def test_what_is_pushed_comes_back_to_the_bit_and_answers_the_same(
+    hub: StandInHub, saved: Path, tmp_path: Path
+) -> None:
+    sent = push(saved, NAME)
+    assert files_of(hub) == contents(saved)
+    assert sent.commit == hub.repositories[NAME].branches["main"]
+    assert not hub.repositories[NAME].private
+    fetched = pull(NAME, tmp_path / "here" / "pets")
+    assert fetched == sent
+    back = contents(tmp_path / "here" / "pets")
+    origin = json.loads(back.pop("hub.json"))
+    assert origin == {"repository": NAME, "revision": "main", "commit": sent.commit}
+    assert back == contents(saved)
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["pets"]
+    images = make_images(3, 5)
+    wanted = prol.load(saved, small_vit()).predict(images)
+    assert torch.equal(prol.load(tmp_path / "here" / "pets", small_vit()).predict(images), wanted)
+    assert torch.equal(prol.load(f"hub:{NAME}", small_vit()).predict(images), wanted)
+    assert torch.equal(prol.load(f"hub:{NAME}@{sent.commit}", small_vit()).predict(images), wanted)
+
+
+def test_nothing_but_the_three_files_goes_up(hub: StandInHub, saved: Path) -> None:
+    (saved / "service").mkdir()
+    (saved / "service" / "journal.jsonl").write_text("secret")
+    (saved / "hub.json").write_text("{}")
+    (saved / "notes.txt").write_text("secret")
+    push(saved, NAME)
+    assert sorted(files_of(hub)) == sorted(FILES)
+    assert not any(b"secret" in blob for blob in hub.blobs.values())
+
+
+def test_a_later_save_is_pushed_over_it_and_older_ones_can_still_be_had(
+    hub: StandInHub, saved: Path, tmp_path: Path
+) -> None:
+    first, before = push(saved, NAME), contents(saved)
+    learner = prol.load(saved, small_vit())
+    learner.learn(make_images(2, 1), ["fox", "gnu"])
+    learner.save(saved)
+    second = push(saved, NAME)
+    third = push(saved, NAME, revision="trial/one")
+    assert len({first.commit, second.commit, third.commit}) == 3
+    assert files_of(hub) == files_of(hub, "trial/one") == contents(saved) != before
+    pull(NAME, tmp_path / "old", revision=first.commit)
+    assert contents(tmp_path / "old").items() >= before.items()
+    pull(NAME, tmp_path / "old", revision="trial/one")  # in place of what was fetched before
+    assert contents(tmp_path / "old").items() >= contents(saved).items()
+    prol.load(tmp_path / "old", small_vit()).save(tmp_path / "old")  # nothing of the hub is left then
+    assert sorted(contents(tmp_path / "old")) == sorted(FILES)
+
+
+def test_what_is_to_be_private_is_never_sent_where_all_can_see_it(
+    hub: StandInHub, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(saved, NAME, private=True)
+    assert hub.repositories[NAME].private
+    pull(NAME, tmp_path / "mine")
+    hub.repositories["ann/open"] = Repository()
+    assert "open to all: nothing was sent" in refusal(saved, "ann/open", verb=push, private=True)
+    assert len(hub.repositories["ann/open"].commits) == 1
+    monkeypatch.delenv("HF_TOKEN")
+    assert "does not let you at ann/pets (401)" in refusal(NAME, tmp_path / "theirs")
+
+
+def flip(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"model.safetensors": flip}, "model.safetensors is damaged: its checksum is not the one saved"),
+        ({"model.safetensors": lambda content: content[:-9]}, "model.safetensors is damaged"),
+        ({"meta.json": lambda content: content[:-9]}, "meta.json is damaged"),
+        ({"weights.PT": lambda _: b"pickle"}, "it holds weights.PT, and files of that kind can run code"),
+        ({"old/model.pkl": lambda _: b"pickle"}, "it holds old/model.pkl"),
+    ],
+)
+def test_a_damaged_or_dangerous_one_is_refused_and_leaves_what_was_there(
+    hub: StandInHub, saved: Path, tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    push(saved, NAME)
+    before = contents(saved)
+    hub.repositories[NAME].commit("main", {name: change(before.get(name, b"")) for name, change in changed.items()})
+    said = refusal(NAME, tmp_path / "new" / "pets")
+    assert message in said
+    assert str(tmp_path) not in said
+    assert not (tmp_path / "new" / "pets").exists()
+    assert list(tmp_path.glob("new/.*")) == []
+    assert message in refusal(NAME, saved)
+    assert contents(saved) == before
+    assert message in refusal(f"hub:{NAME}", verb=prol.load)
+
+
+def test_files_of_other_names_are_not_even_fetched(hub: StandInHub, saved: Path, tmp_path: Path) -> None:
+    push(saved, NAME)
+    hub.repositories[NAME].commit("main", {"train.py": b"import os", "big.safetensors": b"0" * 1000})
+    pull(NAME, tmp_path / "pets")
+    assert sorted(contents(tmp_path / "pets")) == sorted((*FILES, "hub.json"))
+    assert not any("train.py" in asked or "big" in asked for asked in hub.asked)
+
+
+def test_what_is_no_saved_learner_is_refused(hub: StandInHub, saved: Path, tmp_path: Path) -> None:
+    hub.repositories[NAME] = Repository()
+    assert "is not a saved learner of prol: it has no model.safetensors" in refusal(NAME, tmp_path / "pets")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    assert "holds other things than a saved learner" in refusal(NAME, tmp_path / "mine")
+    assert "write OWNER/NAME" in refusal("pets", tmp_path / "pets")
+    assert "write OWNER/NAME" in refusal("../pets", tmp_path / "pets")
+    assert "no saved learner at" in refusal(tmp_path / "nowhere", NAME, verb=push)
+    (saved / "model.safetensors").write_bytes(flip((saved / "model.safetensors").read_bytes()))
+    assert "is damaged" in refusal(saved, NAME, verb=push)
+    assert len(hub.repositories[NAME].commits) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (401, "does not let you at ann/pets (401): check the name; where it needs a token, log in"),
+        (403, "refuses ann/pets (403): the token has no right to it"),
+        (404, "has no repository ann/pets (404): check the name"),
+        (418, "answers 418 for ann/pets"),
+    ],
+)
+def test_what_the_hub_refuses_is_told_in_one_line(
+    command: Any, hub: StandInHub, saved: Path, tmp_path: Path, status: int, message: str
+) -> None:
+    hub.status = status
+    for arguments in (("pull", NAME, str(tmp_path / "pets")), ("push", str(saved), NAME)):
+        outcome = command(*arguments)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert message in outcome.err
+    assert not (tmp_path / "pets").exists()
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_revision_that_is_not_there_is_told(saved: Path, tmp_path: Path) -> None:
+    push(saved, NAME)
+    assert "ann/pets has no revision 'v9' on the hub" in refusal(NAME, tmp_path / "pets", revision="v9")
+
+
+def test_without_a_token_nothing_is_sent(hub: StandInHub, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    assert "needs a token: log in with `hf auth login`, or set HF_TOKEN" in refusal(saved, NAME, verb=push)
+    assert hub.asked == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_without_a_network_one_line_says_so(
+    command: Any, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        for arguments in (("pull", NAME, str(tmp_path / "pets")), ("push", str(saved), NAME)):
+            outcome = command(*arguments)
+            assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+            assert "cannot be reached" in outcome.err
+            assert "are you offline?" in outcome.err
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE is set" in refusal(NAME, tmp_path / "pets")
+    assert issubclass(HubError, ValueError)
+    assert not (tmp_path / "pets").exists()
+
+
+def test_the_commands_say_which_commit_it_was(command: Any, hub: StandInHub, saved: Path, tmp_path: Path) -> None:
+    sent = command("push", str(saved), NAME, "--private", "--revision", "trial")
+    commit = hub.repositories[NAME].branches["trial"]
+    assert (sent.code, sent.err) == (0, "")
+    assert f"is now {NAME} at commit {commit}" in sent.out
+    fetched = command("pull", NAME, str(tmp_path / "pets"), "--revision", "trial")
+    assert (fetched.code, fetched.err) == (0, "")
+    assert f"{NAME} at commit {commit}, written to" in fetched.out
+    assert prol.load(tmp_path / "pets", small_vit()).classes == prol.load(saved, small_vit()).classes
