@@ -50,15 +50,6 @@ class Footprint:
     samples_stored: Amount
 
 
-@dataclass(frozen=True)
-class Removal:
-    """What taking a class away has erased, what of it remains, and whether it is as if it had never been learnt."""
-
-    erased: tuple[str, ...]
-    remains: tuple[str, ...]
-    exact: bool
-
-
 class Learner(ABC):
     """Learns from chunks and answers at any moment.
 

@@ -182,6 +182,8 @@ def test_what_cannot_be_exported_says_why(learner: Learner, tmp_path: Path, monk
     announced.boundary(["ant"])
     with pytest.raises(ValueError, match="has learnt nothing yet"):
         export_onnx(announced, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match=r"on cpu in float64 .* precision='float32'"):
+        export_onnx(taught("ncm", torch.float64), tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="it is a folder"):
         export_onnx(learner, tmp_path)
     monkeypatch.setitem(sys.modules, "onnxscript", None)

@@ -29,7 +29,7 @@ def onnx(
     from prol.cli.terminal import output
     from prol.integrations.onnx import export_onnx
 
-    learner = load(folder, backbone, device="cpu")
+    learner = load(folder, backbone, device="cpu", precision="float32")
     parity = export_onnx(learner, file, {"model_sha256": read_checked(folder.resolve())[0]["model_sha256"]})
     console, terms = output(), weights_terms(learner.backbone.name)
     size = file.stat().st_size / 1e6

@@ -31,7 +31,7 @@ def export_onnx(learner: Learner, file: str | Path, notes: Mapping[str, str] | N
     weights: the file cannot go on learning. Before it appears, onnxruntime is asked and must agree with the learner.
 
     Args:
-        learner: on a CPU, in float32 or float64.
+        learner: on a CPU, in float32.
         file: what to write; a file that is there is replaced.
         notes: further texts by name for the model's metadata.
     """
@@ -81,7 +81,7 @@ def _require_exportable(learner: Learner) -> None:
     if dependent is not None:
         raise ValueError(f"{learner.name} cannot be exported: {dependent}, but a model must answer one image at a time")
     backbone = learner.backbone
-    if backbone.device.type != "cpu" or backbone.dtype not in (torch.float32, torch.float64):
+    if backbone.device.type != "cpu" or backbone.precision != "float32":
         raise ValueError(
             f"a learner on {backbone.device} in {backbone.precision} cannot be exported: save it, then export "
             "prol.load(folder, device='cpu', precision='float32')"
