@@ -1,0 +1,45 @@
+// Where images come in, and where everything begins.
+
+import { addFiles } from "./images.js";
+import { refresh, refreshAfterChange } from "./status.js";
+import { askForToken } from "./token.js";
+
+const at = (id) => document.getElementById(id);
+
+at("choose").addEventListener("change", (event) => {
+  const files = [...event.target.files];
+  event.target.value = ""; // so that the same file can be chosen once more
+  addFiles(files);
+});
+
+// A file dropped beside the field would otherwise replace the page.
+let inside = 0;
+const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+document.addEventListener("dragover", (event) => carriesFiles(event) && event.preventDefault());
+document.addEventListener("dragenter", (event) => carriesFiles(event) && mark((inside += 1)));
+document.addEventListener("dragleave", (event) => carriesFiles(event) && mark((inside -= 1)));
+document.addEventListener("drop", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  mark((inside = 0));
+  addFiles(event.dataTransfer.files);
+});
+const mark = (depth) => at("drop").classList.toggle("over", depth > 0);
+
+document.addEventListener("paste", (event) => {
+  const files = event.clipboardData?.files ?? [];
+  if (files.length === 0) return;
+  event.preventDefault();
+  addFiles(files);
+});
+
+for (const button of document.querySelectorAll("[data-close]")) {
+  button.addEventListener("click", () => button.closest("dialog").close());
+}
+
+at("change-token").addEventListener("click", async () => {
+  if (await askForToken()) refresh();
+});
+document.addEventListener("classes-changed", refreshAfterChange);
+
+refresh();

@@ -1,0 +1,149 @@
+// The images on the page: added, asked about, chosen, taught, cleared.
+
+import { ask } from "./asking.js";
+import { Card } from "./card.js";
+import { knownLabels } from "./classes.js";
+import { labelFor } from "./labels.js";
+import { clearProblem, complain, say } from "./notices.js";
+import { pause } from "./service.js";
+import { refreshAfterChange } from "./status.js";
+import { teach } from "./teaching.js";
+import { images, quoted } from "./words.js";
+
+const MOST_CARDS = 300;
+const MOST_AGAIN = 48;
+const at = (id) => document.getElementById(id);
+
+let cards = [];
+let newestLesson = 0;
+let askingAgain = false;
+
+export async function addFiles(files) {
+  clearProblem();
+  const pictures = [...files].filter(({ type }) => type === "" || type.startsWith("image/"));
+  const room = Math.max(0, MOST_CARDS - cards.length);
+  const added = pictures.slice(0, room).map((file) => new Card(file, actions));
+  if (pictures.length < files.length) complain(`${images(files.length - pictures.length)} left out: not an image.`);
+  if (added.length < pictures.length) {
+    complain(`The page holds ${MOST_CARDS} images at once; ${pictures.length - added.length} were left out. Clear some first.`);
+  }
+  if (added.length === 0) return;
+  cards.push(...added);
+  at("cards").append(...added.map(({ element }) => element));
+  showTools();
+  if (focusIsFree()) added[0].part("label").focus();
+  await askAbout(added);
+}
+
+async function askAbout(some) {
+  for (const card of some) card.wait();
+  const asked = ask(some);
+  for (const card of some) card.asked = asked;
+  await asked;
+  say(told(some));
+  await refreshAfterChange();
+}
+
+function told(some) {
+  const failed = some.filter(({ state }) => state === "failed");
+  if (failed.length === some.length) return failed[0].part("state").textContent;
+  if (some.length === 1) {
+    const shown = some[0].element.querySelector(".guess .value");
+    return shown ? `Answered: ${quoted(some[0].best)}, ${shown.textContent}.` : "Nothing is learnt yet: say what it is.";
+  }
+  return `${images(some.length - failed.length)} answered${failed.length > 0 ? `, ${failed.length} not` : ""}.`;
+}
+
+// On a touch screen a focused field would bring up the keyboard uninvited.
+function focusIsFree() {
+  const busy = ![null, document.body, at("choose")].includes(document.activeElement);
+  return !busy && !matchMedia("(pointer: coarse)").matches;
+}
+
+async function teachCards(some, typed) {
+  const label = labelFor(typed, knownLabels());
+  const ready = some.filter(({ state }) => state !== "taught" && state !== "teaching");
+  if (label === "") return say("Type a label first.");
+  if (ready.length === 0) return say("Choose some images first.");
+  clearProblem();
+  return teachAs(ready, label);
+}
+
+async function teachAs(ready, label) {
+  const lesson = teach(ready, label);
+  focusNext(ready);
+  const { learnt, correct, version, problem } = await lesson;
+  showTools();
+  if (problem !== null) complain(problem);
+  if (learnt === 0) return;
+  say(`Taught ${images(learnt)} as ${quoted(label)}${correct > 0 ? `; ${correct} had been right` : ""}.`);
+  newestLesson = Math.max(newestLesson, version);
+  const seen = refreshAfterChange();
+  if (at("ask-on").checked) await askOpenAgain();
+  await seen;
+}
+
+function focusNext(ready) {
+  const from = cards.indexOf(ready[ready.length - 1]);
+  const turned = [...cards.slice(from + 1), ...cards.slice(0, from)];
+  const next = turned.find((card) => !ready.includes(card) && !["taught", "teaching"].includes(card.state));
+  (next ? next.part("label") : at("choose")).focus();
+}
+
+// What is newly learnt is published a moment later: asks until the answers have seen the newest lesson.
+async function askOpenAgain() {
+  if (askingAgain) return;
+  askingAgain = true;
+  try {
+    for (let wait = 0.2; wait < 4; wait *= 2) {
+      const open = cards.filter(({ state }) => state === "open").slice(0, MOST_AGAIN);
+      const version = await ask(open);
+      if (version === null || version >= newestLesson) return;
+      await pause(wait);
+    }
+  } finally {
+    askingAgain = false;
+  }
+}
+
+function drop(some) {
+  const gone = new Set(some);
+  const from = cards.findIndex((card) => gone.has(card));
+  for (const card of some) card.release();
+  cards = cards.filter((card) => !gone.has(card));
+  showTools();
+  const next = cards[Math.min(from, cards.length - 1)];
+  (next?.part("drop") ?? at("choose")).focus();
+}
+
+function showTools() {
+  const choosable = cards.filter(({ state }) => state !== "taught");
+  const chosen = choosable.filter((card) => card.chosen);
+  at("tools").hidden = cards.length === 0;
+  at("drop").classList.toggle("small", cards.length > 0);
+  at("chosen-count").textContent = chosen.length > 0 ? `${chosen.length} chosen` : "Choose all";
+  at("choose-all").checked = chosen.length > 0 && chosen.length === choosable.length;
+  at("choose-all").indeterminate = chosen.length > 0 && chosen.length < choosable.length;
+}
+
+const actions = {
+  teach: (card, typed) => teachCards([card], typed),
+  confirm: (card) => teachAs([card], card.best),
+  ask: (card) => askAbout([card]),
+  drop: (card) => drop([card]),
+  chosen: showTools,
+};
+
+at("choose-all").addEventListener("change", (event) => {
+  for (const card of cards) card.chosen = event.target.checked && !["taught", "teaching"].includes(card.state);
+  showTools();
+});
+at("many").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const typed = at("many-label").value;
+  await teachCards(cards.filter((card) => card.chosen), typed);
+  if (at("many-label").value === typed) at("many-label").value = "";
+});
+at("ask-open").addEventListener("click", () => askAbout(cards.filter(({ state }) => ["open", "failed"].includes(state))));
+at("clear-taught").addEventListener("click", () => drop(cards.filter(({ state }) => state === "taught")));
+at("clear-all").addEventListener("click", () => drop(cards));

@@ -1,0 +1,81 @@
+// Requests to the service: its token, its errors in words, and patience where it asks for some.
+
+import { say } from "./notices.js";
+import { askForToken, storedToken, wasDeclined } from "./token.js";
+
+const TRIES = 4;
+const LONGEST_WAIT = 20;
+
+export class ServiceError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function newKey() {
+  const random = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export const pause = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
+
+// `background` requests neither wait nor ask twice for a token. What may be sent twice (all but a learning request
+// without a key) is sent again when no answer came.
+export async function request(path, options = {}, { background = false, again = true } = {}) {
+  for (let tried = 1; ; tried += 1) {
+    const token = storedToken();
+    try {
+      return await send(path, options, token);
+    } catch (error) {
+      if (error.status === 401) {
+        if (token !== storedToken()) continue;
+        if (background && wasDeclined()) throw error;
+        if (!(await askForToken())) throw new ServiceError("The service wants a token.", 401);
+        continue;
+      }
+      const passing = error.wait !== undefined || (error.status === 0 && again);
+      if (background || !passing || tried >= TRIES) throw error;
+      if (error.wait > 1) say(`The service is busy; trying again in ${error.wait} s.`);
+      await pause(error.wait ?? tried);
+    }
+  }
+}
+
+export function sendJson(method, path, content, key) {
+  const headers = { "Content-Type": "application/json" };
+  if (key) headers["Idempotency-Key"] = key;
+  return request(path, { method, headers, body: JSON.stringify(content) }, { again: Boolean(key) });
+}
+
+async function send(path, options, token) {
+  const headers = new Headers(options.headers);
+  if (token) headers.set("Authorization", `Bearer ${token}`);
+  let response;
+  let text;
+  try {
+    response = await fetch(path, { ...options, headers, cache: "no-store", redirect: "error" });
+    text = await response.text();
+  } catch {
+    throw new ServiceError("The service does not answer. Is it still running, and is this machine connected?", 0);
+  }
+  const content = parsed(text);
+  if (response.ok && content !== undefined) return content;
+  throw refusal(response, content);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function refusal(response, content) {
+  const message = content?.error?.message ?? `The service answered with ${response.status} ${response.statusText}.`;
+  const error = new ServiceError(message, response.status);
+  const wait = Number(response.headers.get("Retry-After"));
+  if ([429, 503].includes(response.status) && wait > 0) error.wait = Math.min(wait, LONGEST_WAIT);
+  return error;
+}

@@ -1,0 +1,145 @@
+// What the service does now, asked every two seconds while the page is looked at.
+
+import { drawAccuracy } from "./chart.js";
+import { showClasses } from "./classes.js";
+import { request } from "./service.js";
+import { bytes, clock, duration, images, number, percent, rate } from "./words.js";
+
+const SECONDS = 2;
+const at = (id) => document.getElementById(id);
+
+const SIGNS = {
+  learnt: "+",
+  predicted: "?",
+  labelled: "✓",
+  renamed: "✎",
+  removed: "−",
+  merged: "∪",
+  refused: "!",
+};
+
+let timer = null;
+let running = null;
+let shownEvents = "";
+let shownLessons = "";
+let classesVersion = null;
+
+export function refresh() {
+  clearTimeout(timer);
+  running ??= look().finally(() => {
+    running = null;
+    if (!document.hidden) timer = setTimeout(refresh, SECONDS * 1000);
+  });
+  return running;
+}
+
+// A look that began before a lesson ended may have missed it: then a second one follows.
+export async function refreshAfterChange() {
+  if (running) await running;
+  return refresh();
+}
+
+async function look() {
+  try {
+    const status = await request("status", {}, { background: true });
+    show(status);
+    // Asked again until the list is as new as the status that promised it.
+    if (status.version !== classesVersion) classesVersion = await showClasses();
+    connection("on", "connected");
+  } catch (error) {
+    connection("off", error.status === 401 ? "token needed" : "no connection");
+    if (![0, 401, 429, 503].includes(error.status)) console.warn(error.message);
+  }
+}
+
+function connection(state, text) {
+  const place = at("connection");
+  if (place.textContent === text) return;
+  place.dataset.state = state;
+  place.textContent = text;
+}
+
+function show(status) {
+  at("model").textContent = `${status.method} on ${status.backbone}, version ${number(status.version)}`;
+  showAccuracy(status.prequential);
+  showNumbers(status);
+  showEvents(status.events);
+}
+
+function showAccuracy({ answered, correct, recent }) {
+  at("accuracy").textContent = answered > 0 ? percent(correct / answered) : "–";
+  at("accuracy-of").textContent = answered > 0 ? `${number(correct)} of ${images(answered)} right` : "";
+  at("chart-note").textContent =
+    answered > 0
+      ? "A dot is a lesson, the line the mean of about 20 images; each was answered before it was taught."
+      : "Say what an image is after it was answered, and the share of right answers shows here.";
+  const lessons = JSON.stringify(recent);
+  if (lessons === shownLessons) return;
+  shownLessons = lessons;
+  drawAccuracy(at("chart"), recent);
+}
+
+function showNumbers({ images_learnt: learnt, throughput, memory, queue }) {
+  const kept = memory.samples_kept;
+  const rows = [
+    ["Learnt", images(learnt)],
+    ["Memory", `${number(kept)} ${kept === 1 ? "sample" : "samples"} kept`],
+    ["Statistics", bytes(memory.statistics_bytes)],
+    ["Parameters", bytes(memory.parameters_bytes)],
+    ["Awaiting a label", awaiting(memory)],
+    ["Learning", rate(throughput.learn_images_per_second)],
+    ["Answering", rate(throughput.predict_images_per_second)],
+    ["Queue", `${number(queue.waiting)} of ${number(queue.limit)}`],
+  ];
+  const list = at("numbers");
+  if (list.children.length !== rows.length) list.replaceChildren(...rows.map(numberRow));
+  rows.forEach(([, value], index) => {
+    const place = list.children[index].lastElementChild;
+    if (place.textContent !== value) place.textContent = value;
+  });
+}
+
+function awaiting({ pending_images: count, pending_bytes: size, pending_seconds: seconds }) {
+  return count > 0 ? `${images(count)}, ${bytes(size)}, for ${duration(seconds)} at most` : "none";
+}
+
+function numberRow([name]) {
+  const row = document.createElement("div");
+  const term = document.createElement("dt");
+  term.textContent = name;
+  row.append(term, document.createElement("dd"));
+  return row;
+}
+
+function showEvents(events) {
+  at("events-note").hidden = events.length > 0;
+  const seen = JSON.stringify(events);
+  if (seen === shownEvents) return;
+  shownEvents = seen;
+  at("events").replaceChildren(...events.map(eventRow));
+}
+
+function eventRow({ time, kind, text }) {
+  const row = document.createElement("li");
+  row.dataset.kind = kind;
+  const sign = document.createElement("span");
+  sign.className = "sign";
+  sign.setAttribute("aria-hidden", "true");
+  sign.textContent = SIGNS[kind] ?? "·";
+  const what = document.createElement("span");
+  const verb = document.createElement("b");
+  verb.textContent = kind;
+  const told = document.createElement("bdi");
+  told.textContent = text;
+  what.append(verb, " ", told);
+  const moment = document.createElement("time");
+  moment.dateTime = time;
+  moment.textContent = clock(time);
+  row.append(sign, what, moment);
+  return row;
+}
+
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(timer);
+  if (!document.hidden) refresh();
+});
