@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:tests python tools/screenshot_page.py --out docs/page.png
 
-A service with the method ncm is taught characters of the built-in set `glyphs`, ten images at a time and each answered
+A service with the method prol_plus is taught characters of the built-in set `glyphs`, ten images at a time and each answered
 before it is taught; then its page is opened, shown a few new images, one of a character it does not know, and taught
 one of them.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import io
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -45,15 +47,22 @@ def pictures_of(characters: str, half: str, each: int, seed: int = 0) -> Picture
 
 
 def teach(address: str, pictures: Pictures) -> None:
-    """Asks about images, then tells what they are."""
+    """Asks about images, then tells what they are; an answer has seen all lessons before it."""
+    version = 0
     with httpx.Client(base_url=address, timeout=60) as client:
         for start in range(0, len(pictures), CHUNK):
             chunk = pictures[start : start + CHUNK]
             files = [("images", ("image.png", content, "image/png")) for _, content in chunk]
-            answer = client.post("/predict", files=files).raise_for_status().json()
+            answer = until(partial(_answer_of, client, files, version), "what was taught is published")
             ids = [prediction["id"] for prediction in answer["predictions"]]
             labels = [{"id": given, "label": name} for given, (name, _) in zip(ids, chunk, strict=True)]
-            client.post("/labels", json={"labels": labels}).raise_for_status()
+            version = client.post("/labels", json={"labels": labels}).raise_for_status().json()["version"]
+
+
+def _answer_of(client: httpx.Client, files: list[Any], version: int) -> dict[str, Any] | None:
+    """The answer about images, or None while one of an older version is given."""
+    answer: dict[str, Any] = client.post("/predict", files=files).raise_for_status().json()
+    return answer if answer["version"] >= version else None
 
 
 def use_page(driver: WebDriver, address: str) -> None:
@@ -67,17 +76,18 @@ def use_page(driver: WebDriver, address: str) -> None:
     until(lambda: driver.find_elements(By.CSS_SELECTOR, '.card[data-state="taught"]'), "one image is taught")
     learnt = f"{LESSONS * CHUNK + 1} images"
     until(lambda: learnt in driver.find_element(By.ID, "numbers").text, "the numbers show what was taught")
+    until(lambda: not driver.find_element(By.ID, "said").text, "what was said has gone again")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Takes a picture of the service's page.")
     parser.add_argument("--out", type=Path, default=Path("docs/page.png"))
     parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=900)
+    parser.add_argument("--height", type=int, default=1120)
     parser.add_argument("--dark", action="store_true")
     given = parser.parse_args()
     lessons = pictures_of(KNOWN, "train", each=LESSONS)[: LESSONS * CHUNK]
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder) / "model") as address:
+    with tempfile.TemporaryDirectory() as folder, service(Path(folder) / "model", method="prol_plus") as address:
         teach(address, lessons)
         with browser(Path(folder) / "profile", (given.width, given.height), given.dark, pixel_ratio=2) as driver:
             use_page(driver, address)

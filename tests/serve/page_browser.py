@@ -42,9 +42,9 @@ def browser_is_there() -> bool:
 
 
 @contextmanager
-def service(folder: Path, environment: dict[str, str] | None = None) -> Iterator[str]:
-    """Runs `prol serve` on a free port with the method ncm; gives its address once it is ready."""
-    command = [sys.executable, "-m", "prol", "serve", str(folder), "--method", "ncm", "--port", "0"]
+def service(folder: Path, environment: dict[str, str] | None = None, method: str = "ncm") -> Iterator[str]:
+    """Runs `prol serve` on a free port; gives its address once it is ready."""
+    command = [sys.executable, "-m", "prol", "serve", str(folder), "--method", method, "--port", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | (environment or {})
     )

@@ -2,9 +2,10 @@
 
 import { request } from "./service.js";
 
-const MOST_IMAGES = 16;
+const MOST_IMAGES = 8;
+const MOST_GUESSES = 3;
 const MOST_BYTES = 16 * 2 ** 20;
-const BAD_INPUT = [400, 413, 415, 422];
+export const BAD_INPUT = [400, 413, 415, 422];
 
 // Cuts a list of cards so that a request stays small.
 export function* handfuls(cards) {
@@ -33,7 +34,7 @@ async function askHandful(cards) {
   const form = new FormData();
   for (const card of cards) form.append("images", card.file, "image");
   try {
-    const { version, predictions } = await request("predict?top=5", { method: "POST", body: form });
+    const { version, predictions } = await request(`predict?top=${MOST_GUESSES}`, { method: "POST", body: form });
     // Meanwhile one may have been taught or cleared.
     cards.forEach((card, index) => ["waiting", "open"].includes(card.state) && card.answer(predictions[index]));
     return version;

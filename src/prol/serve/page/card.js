@@ -73,10 +73,11 @@ export class Card {
     this.id = id;
     this.best = labels.length > 0 ? labels[0].label : null;
     const rows = labels.map(({ label, score, probability }) => bar(String(label), probability, `score ${score}`));
-    if (labels.length > 0 && unknown !== null) rows.push(bar("none of these", unknown, "", "unknown"));
+    const meaning = unknown === null ? "cannot be told yet" : "how much it looks like none of the classes";
+    if (labels.length > 0) rows.push(bar("unknown", unknown, meaning, "unknown"));
     this.part("guesses").replaceChildren(...rows);
     this.#become("open", seen(labels, unknown));
-    if (this.best !== null) this.part("right").textContent = `${quoted(this.best)} is right`;
+    if (this.best !== null) this.part("right").textContent = `✓ ${quoted(this.best)} is right`;
     this.part("right").hidden = this.best === null;
   }
 
@@ -131,7 +132,8 @@ function bar(name, share, title, kind = "") {
   track.className = "track";
   const fill = document.createElement("span");
   fill.className = "fill";
-  fill.style.setProperty("--share", String(share));
+  fill.hidden = share === null;
+  fill.style.setProperty("--share", String(share ?? 0));
   track.append(fill);
   const value = document.createElement("span");
   value.className = "value";

@@ -95,11 +95,11 @@ async function askOpenAgain() {
   if (askingAgain) return;
   askingAgain = true;
   try {
-    for (let wait = 0.2; wait < 4; wait *= 2) {
+    for (let wait = 0.3; wait < 5; wait *= 2) {
+      await pause(wait);
       const open = cards.filter(({ state }) => state === "open").slice(0, MOST_AGAIN);
       const version = await ask(open);
       if (version === null || version >= newestLesson) return;
-      await pause(wait);
     }
   } finally {
     askingAgain = false;

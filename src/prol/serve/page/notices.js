@@ -2,8 +2,13 @@
 
 const at = (id) => document.getElementById(id);
 
+const SHOWN_SECONDS = 7;
+let hiding = null;
+
 export function say(text) {
+  clearTimeout(hiding);
   at("said").textContent = text;
+  hiding = setTimeout(() => (at("said").textContent = ""), SHOWN_SECONDS * 1000);
 }
 
 export function complain(text) {

@@ -99,8 +99,8 @@ function showNumbers({ images_learnt: learnt, throughput, memory, queue }) {
   });
 }
 
-function awaiting({ pending_images: count, pending_bytes: size, pending_seconds: seconds }) {
-  return count > 0 ? `${images(count)}, ${bytes(size)}, for ${duration(seconds)} at most` : "none";
+function awaiting({ pending_images: count, pending_seconds: seconds }) {
+  return count > 0 ? `${images(count)}, ${duration(seconds)} at most` : "none";
 }
 
 function numberRow([name]) {

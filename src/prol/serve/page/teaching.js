@@ -1,6 +1,6 @@
 // Teaches: as a late label while the service remembers its answer, else with the file itself.
 
-import { handfuls } from "./asking.js";
+import { BAD_INPUT, handfuls } from "./asking.js";
 import { isNumber } from "./labels.js";
 import { newKey, request, sendJson } from "./service.js";
 
@@ -49,7 +49,8 @@ async function teachFiles(cards, label, outcome) {
     const answer = await once([cards.map(({ number }) => number), label], send);
     settle(cards, label, answer, outcome);
   } catch (error) {
-    fail(cards, error, outcome);
+    if (cards.length === 1 || !BAD_INPUT.includes(error.status)) fail(cards, error, outcome);
+    else for (const card of cards) await teachFiles([card], label, outcome);
   }
 }
 
