@@ -2,9 +2,8 @@
 
     PYTHONPATH=src:tests python tools/screenshot_page.py --out docs/page.png
 
-A service with the method prol_plus is taught characters of the built-in set `glyphs`, ten images at a time and each answered
-before it is taught; then its page is opened, shown a few new images, one of a character it does not know, and taught
-one of them.
+A service is taught characters of the built-in set `glyphs`, ten images at a time and each answered before it is taught;
+then its page is opened, shown a few new images, one of a character it does not know, and taught one of them.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ def teach(address: str, pictures: Pictures) -> None:
         for start in range(0, len(pictures), CHUNK):
             chunk = pictures[start : start + CHUNK]
             files = [("images", ("image.png", content, "image/png")) for _, content in chunk]
-            answer = until(partial(_answer_of, client, files, version), "what was taught is published")
+            until(partial(_has_seen, client, files[0], version), "the lesson is published", seconds=120, every=0.5)
+            answer = client.post("/predict", files=files).raise_for_status().json()
             ids = [prediction["id"] for prediction in answer["predictions"]]
             labels = [{"id": given, "label": name} for given, (name, _) in zip(ids, chunk, strict=True)]
             version = client.post("/labels", json={"labels": labels}).raise_for_status().json()["version"]
 
 
-def _answer_of(client: httpx.Client, files: list[Any], version: int) -> dict[str, Any] | None:
-    """The answer about images, or None while one of an older version is given."""
-    answer: dict[str, Any] = client.post("/predict", files=files).raise_for_status().json()
-    return answer if answer["version"] >= version else None
+def _has_seen(client: httpx.Client, file: Any, version: int) -> bool:
+    """Whether answers come from this version or a later one."""
+    return bool(client.post("/predict", files=[file]).raise_for_status().json()["version"] >= version)
 
 
 def use_page(driver: WebDriver, address: str) -> None:
@@ -76,7 +75,8 @@ def use_page(driver: WebDriver, address: str) -> None:
     until(lambda: driver.find_elements(By.CSS_SELECTOR, '.card[data-state="taught"]'), "one image is taught")
     learnt = f"{LESSONS * CHUNK + 1} images"
     until(lambda: learnt in driver.find_element(By.ID, "numbers").text, "the numbers show what was taught")
-    until(lambda: not driver.find_element(By.ID, "said").text, "what was said has gone again")
+    for passing in ("renewing", "said"):
+        until(lambda name=passing: not driver.find_element(By.ID, name).text, f"{passing} is over", seconds=60)
 
 
 def main() -> None:

@@ -131,14 +131,14 @@ def show_as(driver: WebDriver, size: tuple[int, int], dark: bool, pixel_ratio: i
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
 
-def until(look: Callable[[], Found], what: str) -> Found:
+def until(look: Callable[[], Found], what: str, seconds: float = WAIT_SECONDS, every: float = 0.05) -> Found:
     """Looks until there is something true, and returns it."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := look():
             return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited {WAIT_SECONDS:.0f} s in vain: {what}")
+        time.sleep(every)
+    raise AssertionError(f"waited {seconds:.0f} s in vain: {what}")
 
 
 def requested_hosts(driver: WebDriver) -> set[str]:

@@ -12,6 +12,8 @@ import { images, quoted } from "./words.js";
 
 const MOST_CARDS = 300;
 const MOST_AGAIN = 48;
+const FIRST_WAIT = 0.3;
+const LONGEST_WAIT = 30;
 const at = (id) => document.getElementById(id);
 
 let cards = [];
@@ -90,19 +92,27 @@ function focusNext(ready) {
   (next ? next.part("label") : at("choose")).focus();
 }
 
-// What is newly learnt is published a moment later: asks until the answers have seen the newest lesson.
+// What is newly learnt is published a while later. One image is asked about until its answer has seen the newest
+// lesson; then all others are.
 async function askOpenAgain() {
   if (askingAgain) return;
   askingAgain = true;
+  at("renewing").hidden = false;
   try {
-    for (let wait = 0.3; wait < 5; wait *= 2) {
+    for (let wait = FIRST_WAIT; wait < LONGEST_WAIT; wait *= 2) {
       await pause(wait);
       const open = cards.filter(({ state }) => state === "open").slice(0, MOST_AGAIN);
-      const version = await ask(open);
-      if (version === null || version >= newestLesson) return;
+      const aim = newestLesson;
+      const version = await ask(open.slice(0, 1));
+      if (version === null) return;
+      if (version < aim) continue;
+      await ask(open.slice(1));
+      if (aim === newestLesson) return;
+      wait = FIRST_WAIT;
     }
   } finally {
     askingAgain = false;
+    at("renewing").hidden = true;
   }
 }
 
