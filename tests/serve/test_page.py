@@ -140,6 +140,7 @@ def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
     press(page, "Rename “cross”")
     type_in(page, "letter x", Keys.ENTER)
     until(lambda: counts(page) == {"letter x": "2 images", "hook": "3 images"}, "the class has its new name")
+    until(lambda: focused(page).get_attribute("id") == "classes-title", "the keyboard goes on at the list")
     assert any("renamed" in event for event in texts(page, "#events li"))
     require_clean(page, base_url)
 

@@ -40,6 +40,10 @@ for (const button of document.querySelectorAll("[data-close]")) {
 at("change-token").addEventListener("click", async () => {
   if (await askForToken()) refresh();
 });
-document.addEventListener("classes-changed", refreshAfterChange);
+
+// The button that opened a dialog may be gone with its class: the keyboard then goes on at the list.
+const keepFocus = () => document.activeElement === document.body && at("classes-title").focus();
+document.addEventListener("classes-changed", () => refreshAfterChange().then(keepFocus));
+for (const dialog of [at("rename-dialog"), at("remove-dialog")]) dialog.addEventListener("close", keepFocus);
 
 refresh();

@@ -82,22 +82,20 @@ async function merge() {
   const answer = await sendJson("POST", pathOf(label, "/merge"), { into });
   at("rename-dialog").close();
   at("remove-dialog").showModal();
-  report(`${quoted(label)} is merged into ${quoted(into)}`, answer);
+  report(`${quoted(label)} is merged into ${quoted(into)}`, `Exactly as if all had been taught as ${quoted(into)}.`, answer);
 }
 
 async function remove() {
   const answer = await request(pathOf(label), { method: "DELETE" }, { again: false });
-  report(`${quoted(label)} is removed`, answer);
+  report(`${quoted(label)} is removed`, "Exactly as if it had never been taught.", answer);
 }
 
-function report(title, { erased, remains, exact }) {
+function report(title, ifExact, { erased, remains, exact }) {
   at("remove-title").textContent = title;
   at("remove-note").textContent = "";
   fill("erased", erased);
   fill("remains", remains);
-  at("exact").textContent = exact
-    ? "The model is as if it had never been taught this."
-    : "Traces of it stay in what classes share, as told above.";
+  at("exact").textContent = exact ? ifExact : "Traces of it stay in what classes share, as told above.";
   at("remove-report").hidden = false;
   at("remove-error").textContent = "";
   at("remove-yes").hidden = true;
