@@ -45,9 +45,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     settings = {name: value for name, value in vars(given).items() if name != "out"}
     import torch
 
-    content = document(
-        "serve_load", torch.device("cpu"), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings
-    )
+    content = document("serve_load", torch.device("cpu"), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings)
     images, labels = pictures()
     with tempfile.TemporaryDirectory() as folder, server(Path(folder) / "model", given) as address:
         teach(address, images, labels, chunks=30)

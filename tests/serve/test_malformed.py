@@ -7,16 +7,8 @@ import json
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from serve.malformed import Request, corpus
-from serve.processes import Server, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Server:
-    with serving(tmp_path_factory.mktemp("served") / "model", "--backbone", small_vit) as started:
-        yield started
+from serve.running import Server
 
 
 def sent(address: str, request: Request) -> tuple[int, bytes]:
@@ -42,10 +34,10 @@ def memory(process: int) -> int:
 
 
 def test_a_thousand_malformed_requests_are_refused_in_words(server: Server) -> None:
-    requests, before, learnt = corpus(), memory(server.process.pid), 0
+    requests, before, learnt = corpus(), memory(server.pid), 0
     assert len(requests) > 1000
     for request in requests:
-        status, body = sent(server.address, request)
+        status, body = sent(server.url, request)
         if status == 200:
             assert request.may_succeed, request.name
             learnt += request.path == "/learn"
@@ -54,7 +46,7 @@ def test_a_thousand_malformed_requests_are_refused_in_words(server: Server) -> N
         error = json.loads(body)["error"]
         assert error["code"].replace("_", "").isalpha(), request.name
         assert error["message"].strip().endswith((".", "?")), (request.name, error)
-    assert sent(server.address, Request("", "GET", "/healthz"))[0] == 200
-    classes = json.loads(sent(server.address, Request("", "GET", "/classes"))[1])["classes"]
+    assert sent(server.url, Request("", "GET", "/healthz"))[0] == 200
+    classes = json.loads(sent(server.url, Request("", "GET", "/classes"))[1])["classes"]
     assert classes == ([{"label": "fuzzed", "count": learnt}] if learnt else [])
-    assert memory(server.process.pid) - before < 300e6
+    assert memory(server.pid) - before < 300e6

@@ -155,7 +155,7 @@ def test_it_says_that_it_is_alive_and_ready(client: httpx.Client) -> None:
 def test_the_page_is_served_and_nothing_else_of_the_package(client: httpx.Client) -> None:
     page = client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert "default-src 'none'" in page.headers["content-security-policy"]
     assert client.get("/page/index.html").content == page.content
     for name in ("..%2Fapp.py", "%2Fetc%2Fpasswd", "app.py", ""):
         assert error(client.get(f"/page/{name}")) == (404, "not_found")

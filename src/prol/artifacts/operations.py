@@ -54,8 +54,11 @@ def read_operations(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_operations(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    (folder / OPERATIONS_FILE).write_text(text, encoding="utf-8")
+    (folder / OPERATIONS_FILE).write_text(operations_text(lines), encoding="utf-8")
+
+
+def operations_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def count_operations(lines: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prol.artifacts.atomic import publish, write_file, write_json
 from prol.artifacts.card import model_card
-from prol.artifacts.meta import CARD_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, read_meta
+from prol.artifacts.meta import CARD_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
+from prol.artifacts.operations import count_operations, operations_text, read_operations
 from prol.artifacts.saving import describe
 from prol.artifacts.tensors import file_sha256, write_tensors
 
@@ -21,8 +22,12 @@ def saved_sha256(folder: Path) -> str | None:
     return str(read_meta(folder)["model_sha256"]) if (folder / META_FILE).exists() else None
 
 
-def save_into(learner: Learner, folder: Path, announce: Callable[[str], None]) -> None:
+def save_into(
+    learner: Learner, folder: Path, announce: Callable[[str], None], operations: Sequence[Mapping[str, Any]] = ()
+) -> None:
     """Writes model, `meta.json` and card, and touches nothing else; the folder may be the root of a disk.
+
+    `operations` come behind those that the folder tells of, but for what it tells of already.
 
     `announce` is told the model's hash after it is on disk and before anything that was there is changed. A process
     killed at any instant leaves a folder that `load` reads as the old or as the new one.
@@ -40,7 +45,11 @@ def save_into(learner: Learner, folder: Path, announce: Callable[[str], None]) -
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    meta = describe(learner, state, sha256)
+    told = read_operations(folder)
+    lines = [line for line in told if line not in operations] + [dict(line) for line in operations]
+    if lines != told:
+        write_file(folder / OPERATIONS_FILE, lambda place: _write_text(place, operations_text(lines)))
+    meta = describe(learner, state, sha256) | {"operations": count_operations(lines), "left_out": None}
     if known or not model.exists():
         publish(unfinished, model)
     # From here on the new model is the valid one, whichever of its two names it has.

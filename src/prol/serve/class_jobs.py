@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
-
+from prol.artifacts.operations import MERGED, REMOVED, RENAMED, operation
 from prol.labels import Label
 from prol.learner import Learner, Removal
 from prol.serve.jobs import Answer, Desk, Job
@@ -11,16 +10,6 @@ from prol.serve.journal import Kind
 from prol.serve.naming import shown
 from prol.serve.pending import Pending
 from prol.serve.refusals import Refusal
-
-
-class ChangesClasses(Protocol):
-    """The verbs of a learner that change its classes without learning."""
-
-    def rename_class(self, old: Label, new: Label) -> None: ...
-
-    def merge_classes(self, source: Label, into: Label) -> Removal: ...
-
-    def remove_class(self, name: Label) -> Removal: ...
 
 
 class Rename(Job):
@@ -35,7 +24,8 @@ class Rename(Job):
         if self.new in desk.learner.row_of:
             message = f"There is a class {shown(self.new)} already: choose another name, or merge the two."
             raise Refusal(409, "name_taken", message)
-        _verbs(desk.learner).rename_class(self.old, self.new)
+        desk.learner.rename_class(self.old, self.new)
+        _note(desk, RENAMED, self.new)
         return {"label": self.new}
 
     def committed(self) -> None:
@@ -57,7 +47,9 @@ class Merge(Job):
             raise Refusal(422, "same_class", "A class cannot be merged into itself: name another one.")
         _require(desk.learner, self.source)
         _require(desk.learner, self.into)
-        return _told(_verbs(desk.learner).merge_classes(self.source, self.into))
+        merged = desk.learner.merge_classes(self.source, self.into)
+        _note(desk, MERGED, self.into, merged.exact)
+        return _told(merged)
 
     def committed(self) -> None:
         self._pending.rename(self.source, self.into)
@@ -75,14 +67,17 @@ class Remove(Job):
 
     def apply(self, desk: Desk) -> Answer:
         _require(desk.learner, self.name)
-        return _told(_verbs(desk.learner).remove_class(self.name))
+        removed = desk.learner.remove_class(self.name)
+        _note(desk, REMOVED, exact=removed.exact)
+        return _told(removed)
 
     def event(self) -> tuple[Kind, str]:
         return "removed", shown(self.name)
 
 
-def _verbs(learner: Learner) -> ChangesClasses:
-    return cast(ChangesClasses, learner)
+def _note(desk: Desk, what: str, name: Label | None = None, exact: bool | None = None) -> None:
+    """A line for `operations.jsonl`, which the saved learner gets."""
+    desk.records.operations.append(operation(what, len(desk.learner.classes), name, exact))
 
 
 def _told(removal: Removal) -> Answer:

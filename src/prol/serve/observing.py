@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from prol.labels import Label
-from prol.serve.calibration import open_unknowns
 from prol.serve.intake import Picture
 from prol.serve.pending import Waiting
 from prol.serve.snapshots import Snapshot
+from prol.serve.unknowns import Unknowns
 
 ALWAYS = 20
 """Chunks that are looked at whatever it costs."""
@@ -22,11 +22,11 @@ class Calibrator:
     """Looks at chunks through the newest snapshot, where everything is solved already, and not at every one."""
 
     def __init__(self, novelty: dict[str, Any] | None, snapshot: Callable[[], Snapshot]) -> None:
-        self._unknowns, self._snapshot = open_unknowns(novelty), snapshot
+        self._unknowns, self._snapshot = Unknowns(novelty), snapshot
         self._looks, self._spent, self._began = 0, 0.0, time.monotonic()
 
     def images(self, images: Sequence[Picture], labels: Sequence[Label]) -> None:
-        if self._unknowns is None or not self._due():
+        if not self._due():
             return
         began, snapshot = time.monotonic(), self._snapshot()
         familiarity = snapshot.familiarity(images)
@@ -38,15 +38,15 @@ class Calibrator:
     def predicted(self, waiting: Sequence[Waiting], labels: Sequence[Label]) -> None:
         """Images that were looked at when they were predicted cost nothing more."""
         seen = [(one, label) for one, label in zip(waiting, labels, strict=True) if one.familiarity is not None]
-        if self._unknowns is not None and seen:
+        if seen:
             familiarity = [one.familiarity for one, _ in seen if one.familiarity is not None]
             self._unknowns.observe(familiarity, [label in one.known for one, label in seen])
 
-    def state(self) -> dict[str, Any] | None:
-        return None if self._unknowns is None else self._unknowns.state()
+    def state(self) -> dict[str, Any]:
+        return self._unknowns.state()
 
     def go_back(self, novelty: dict[str, Any] | None) -> None:
-        self._unknowns = open_unknowns(novelty)
+        self._unknowns = Unknowns(novelty)
 
     def _due(self) -> bool:
         return self._looks < ALWAYS or self._spent < SHARE * (time.monotonic() - self._began)

@@ -10,7 +10,7 @@ from prol import registry
 from prol.artifacts import load
 from prol.artifacts.atomic import current_folder
 from prol.artifacts.loading import open_saved_backbone, restored
-from prol.artifacts.meta import CARD_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, read_meta
+from prol.artifacts.meta import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
 from prol.artifacts.updating import finish_saving, saved_sha256
 from prol.backbones import open_backbone
 from prol.learner import Learner
@@ -20,7 +20,7 @@ from prol.serve.store import SERVICE, Recovered, Store, about
 
 DEFAULT_METHOD = "prol_plus"
 
-_OWN = {SERVICE, MODEL_FILE, NEW_MODEL_FILE, META_FILE, CARD_FILE}
+_OWN = {SERVICE, MODEL_FILE, NEW_MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE, HUB_FILE}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ class Records:
     """Counts, remembered answers, and what the artifact was when the service last wrote or read it.
 
     `artifact` holds the hashes of models that the service knows to be its own; `answers` are by the key's hash, oldest
-    first; `recent` are the sizes and the right answers of the last labelled chunks.
+    first; `recent` are the sizes and the right answers of the last labelled chunks; `operations` is what was done to
+    classes since the service began.
     """
 
     images_learnt: int = 0
@@ -39,10 +40,17 @@ class Records:
     answers: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     novelty: dict[str, Any] | None = None
     artifact: list[str] = field(default_factory=list)
+    operations: list[dict[str, Any]] = field(default_factory=list)
 
     def copy(self) -> Records:
         """Independent but for remembered answers, which nobody changes."""
-        return replace(self, recent=list(self.recent), answers=dict(self.answers), artifact=list(self.artifact))
+        return replace(
+            self,
+            recent=list(self.recent),
+            answers=dict(self.answers),
+            artifact=list(self.artifact),
+            operations=list(self.operations),
+        )
 
     def remember(self, key: Key, answer: dict[str, Any], most: int) -> None:
         self.answers[key.name] = key.content, answer
@@ -63,6 +71,7 @@ class Records:
             "answers": [[name, content, answer] for name, (content, answer) in self.answers.items()],
             "novelty": self.novelty,
             "artifact": self.artifact,
+            "operations": self.operations,
         }
 
     @classmethod

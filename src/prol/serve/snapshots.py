@@ -14,8 +14,8 @@ import numpy as np
 from prol.answers import Answer, ranked
 from prol.labels import Label
 from prol.learner import Learner, State
-from prol.serve.calibration import open_unknowns
 from prol.serve.intake import Picture
+from prol.serve.unknowns import Unknowns
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Snapshot:
     def __init__(self, version: int, like: Learner, state: State, novelty: dict[str, Any] | None) -> None:
         self.version = version
         self.classes: frozenset[Label] = frozenset(state[1]["classes"])
-        self._unknowns = open_unknowns(novelty)
+        self._unknowns = Unknowns(novelty)
         self._learner = type(like)(like.backbone, like.options, like.seed)
         self._learner.load_state(*state)
         # Whatever is solved only when asked is solved now, so that no client has to wait for it.
@@ -41,17 +41,15 @@ class Snapshot:
 
     def ask(self, images: Sequence[Picture], top: int) -> list[Told]:
         pictures = list(images)
-        answers = ranked(self._learner.predict(pictures), self._learner.classes, top)
-        familiarity = self.familiarity(pictures)
-        unknown = None if self._unknowns is None or familiarity is None else self._unknowns.scores(familiarity)
+        scores, familiarity = Unknowns.asked(self._learner, pictures)
+        answers = ranked(scores, self._learner.classes, top)
+        unknown = None if familiarity is None else self._unknowns.scores(familiarity)
         nothing = [None] * len(pictures)
         return [Told(*row) for row in zip(answers, familiarity or nothing, unknown or nothing, strict=True)]
 
     def familiarity(self, images: Sequence[Picture]) -> list[float] | None:
         """Of each image with what is learnt here; None where that cannot be told."""
-        if self._unknowns is None or not self.classes:
-            return None
-        return self._unknowns.familiarity(self._learner, list(images))
+        return Unknowns.familiarity(self._learner, list(images)) if self.classes else None
 
 
 class Publisher:

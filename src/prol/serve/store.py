@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -80,9 +80,11 @@ class Store:
             self.checkpoints.drop_after(version - 1)
             raise
 
-    def save(self, learner: Learner, announce: Callable[[str], None]) -> None:
+    def save(
+        self, learner: Learner, announce: Callable[[str], None], operations: Sequence[dict[str, Any]] = ()
+    ) -> None:
         """Writes the saved learner itself; `announce` commits the hash it is going to have."""
-        save_into(learner, self.folder, announce)
+        save_into(learner, self.folder, announce, operations)
 
 
 def about(learner: Learner) -> dict[str, Any]:

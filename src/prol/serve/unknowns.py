@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from prol.learner import Learner
-from prol.novelty import Novelty  # type: ignore[import-not-found]
+from prol.novelty import Novelty
 
 
 class Unknowns:
@@ -18,8 +19,7 @@ class Unknowns:
         self._novelty = Novelty() if state is None else Novelty.from_state(state)
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._novelty.state()
-        return state
+        return self._novelty.state()
 
     def observe(self, familiarity: Sequence[float], known: Sequence[bool]) -> None:
         self._novelty.observe(torch.tensor(familiarity), torch.tensor(known))
@@ -30,7 +30,13 @@ class Unknowns:
         return None if unknown is None else unknown.tolist()
 
     @staticmethod
+    def asked(learner: Learner, images: Any) -> tuple[Tensor, list[float] | None]:
+        """Scores `[N, C]` and familiarity, from one look at the images."""
+        scores, familiarity = learner.predict_with_familiarity(images)
+        return scores, None if familiarity is None else familiarity.tolist()
+
+    @staticmethod
     def familiarity(learner: Learner, images: Any) -> list[float] | None:
         """Higher means more like what was learnt; None where the method cannot tell."""
-        familiarity = learner.familiarity(images)  # type: ignore[attr-defined]
+        familiarity = learner.familiarity(images)
         return None if familiarity is None else familiarity.tolist()

@@ -66,7 +66,7 @@ class Writer:
             records.artifact = [*records.artifact[-1:], sha256]
             self._commit(records)
 
-        self._store.save(self._learner, announce)
+        self._store.save(self._learner, announce, self.view.records.operations)
 
     def _work(self) -> None:
         while group := self.line.take():
