@@ -57,6 +57,12 @@ class Checkpoints:
                 with suppress(OSError):
                     path.unlink()
 
+    def drop_before(self, number: int) -> None:
+        """Removes checkpoints with lower numbers: what they hold is to be forgotten."""
+        for present, _, path in self._newest_first():
+            if present < number:
+                path.unlink()
+
     def _newest_first(self) -> list[tuple[int, str, Path]]:
         """Number, checksum and path of each checkpoint."""
         named = [(path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*.safetensors")]

@@ -59,7 +59,9 @@ class Merge(Job):
 
 
 class Remove(Job):
-    """A class is taken away."""
+    """A class is taken away, from older states that the service keeps too."""
+
+    forgets = True
 
     def __init__(self, name: Label) -> None:
         super().__init__()

@@ -40,6 +40,8 @@ class Job(ABC):
 
     images = 0
     """How many it learns, or hopes to."""
+    forgets = False
+    """Whether older states are to go as well."""
 
     def __init__(self, key: Key | None = None) -> None:
         self.key = key

@@ -109,7 +109,18 @@ class Writer:
             job.committed()
             self._journal.note(*job.event())
             self._journal.learnt.add(job.images)
+        if any(job.forgets for job in attempt.applied):
+            self._forget_what_was()
         return attempt.outcomes() | failed
+
+    def _forget_what_was(self) -> None:
+        """The saved learner becomes the present one, and older checkpoints go: a removed class is in neither then."""
+        try:
+            self.save()
+            self._store.checkpoints.drop_before(self._number)
+        except Exception as error:  # the removal itself is durable, and both are made up for by what comes next
+            self._journal.failed_commits += 1
+            logging.getLogger("prol").error("a removed class is still in older files", exc_info=error)
 
     def _commit(self, records: Records) -> None:
         """Makes what the learner is now durable, under a number that was never tried before, and publishes it."""
