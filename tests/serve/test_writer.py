@@ -16,8 +16,8 @@ import prol
 from prol.backbones import Pixels, ViT
 from prol.evaluation.lesson import difference
 from prol.methods.ncm import NCM
-from prol.serve.jobs import Answer, Job
-from prol.serve.journal import Journal
+from prol.serve.jobs import Answer, Desk, Job
+from prol.serve.journal import Journal, Kind
 from prol.serve.learning_jobs import LateLabels, Learn
 from prol.serve.opening import Opened
 from prol.serve.pending import Pending, Waiting
@@ -85,6 +85,23 @@ def test_a_step_that_fails_half_way_leaves_no_trace_and_spares_the_others(
     for one in good:
         expected.learn(one.pictures, one.labels)
     assert difference(writer._learner.state(), expected.state()) == ""
+
+
+class Stumbling(Job):
+    """Fails with an error that is no refusal, though it reads like one."""
+
+    def apply(self, desk: Desk) -> Answer:
+        desk.learner.learn([np.zeros((8, 8, 3), dtype=np.uint8)], ["ghost"])
+        raise KeyError("ghost")
+
+    def event(self) -> tuple[Kind, str]:
+        raise AssertionError("it never happened")
+
+
+def test_errors_that_are_no_refusals_are_taken_back_too(writer: Writer) -> None:
+    stumbled, fine = outcomes(writer, Stumbling(), lesson("cat"))
+    assert stumbled == (500, "internal")
+    assert (fine["version"], writer.view.classes) == (1, ("cat",))
 
 
 def test_the_same_key_twice_in_a_group_counts_once(writer: Writer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -54,42 +55,60 @@ class Entrance:
             self.journal.count_request(_known(scope["method"]), route, status, time.monotonic() - began)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send, share: Share) -> None:
+        incoming = _Incoming(receive)
         try:
             self.guard.check(scope)
-            body = await self._read(scope, receive, share)
+            body = await self._read(scope, incoming, share)
         except Refusal as refusal:
             self.journal.count_refusal(refusal.code)
-            # What is on its way is let run out: a client still sending would never see the answer.
-            await _discard(receive, self.limits)
+            await incoming.discard(2 * self.limits.body_bytes, min(5.0, self.limits.body_seconds))
             await JSONResponse(refusal.content(), refusal.status, refusal.headers)(scope, receive, send)
             return
-        if body is not None:
+        if not incoming.gone:
             await self.app(scope, _replay(body, receive), send)
 
-    async def _read(self, scope: Scope, receive: Receive, share: Share) -> bytes | None:
-        """The whole body, counted while it comes; None if the client has gone."""
+    async def _read(self, scope: Scope, incoming: _Incoming, share: Share) -> bytes:
+        """The whole body, counted while it comes."""
         most = self.limits.body_bytes
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > most:
             raise _too_large(most)
+        pieces: list[bytes] = []
+        size = 0
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                pieces, size = [], 0
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return None
-                    piece = message.get("body", b"")
-                    size += len(piece)
+                while not incoming.ended:
+                    pieces.append(await incoming.piece())
+                    size += len(pieces[-1])
                     if size > most:
                         raise _too_large(most)
-                    share.take(len(piece))
-                    pieces.append(piece)
-                    if not message.get("more_body", False):
-                        return b"".join(pieces)
+                    share.take(len(pieces[-1]))
         except TimeoutError:
-            message_text = f"The request took more than {self.limits.body_seconds:g} seconds to arrive: send less."
-            raise Refusal(408, "too_slow", message_text) from None
+            message = f"The request took more than {self.limits.body_seconds:g} seconds to arrive: send less."
+            raise Refusal(408, "too_slow", message) from None
+        return b"".join(pieces)
+
+
+class _Incoming:
+    """A body that arrives piece by piece, until it has ended or the client has gone."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.ended = self.gone = False
+
+    async def piece(self) -> bytes:
+        message = await self._receive()
+        self.gone = message["type"] == "http.disconnect"
+        self.ended = self.gone or not message.get("more_body", False)
+        piece: bytes = message.get("body", b"")
+        return piece
+
+    async def discard(self, most: int, seconds: float) -> None:
+        """Lets run out what is on its way: a client that is still sending would never see the answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.ended and most > 0:
+                    most -= len(await self.piece())
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -104,20 +123,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-async def _discard(receive: Receive, limits: Limits) -> None:
-    """Reads and forgets what still comes, as far as a body may reach."""
-    left = 2 * limits.body_bytes
-    try:
-        async with asyncio.timeout(min(5.0, limits.body_seconds)):
-            while left > 0:
-                message = await receive()
-                left -= len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    return
-    except TimeoutError:
-        return
 
 
 def _too_large(most: int) -> Refusal:

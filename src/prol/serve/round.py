@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from prol.learner import Learner
 from prol.serve.jobs import Answer, Desk, Job, Observer
-from prol.serve.naming import shown
 from prol.serve.records import Records
 from prol.serve.refusals import Refusal
 
@@ -74,8 +73,6 @@ class Round:
             self._refuse(job, refusal)
         except ValueError as error:
             self._refuse(job, Refusal(422, "not_learnt", f"{_sentence(error)} Nothing of it was learnt."))
-        except LookupError as error:
-            self._refuse(job, Refusal(404, "unknown_class", f"There is no class {shown(str(error))}."))
         except Exception as error:
             raise UnforeseenError(job) from error
         else:

@@ -42,6 +42,8 @@ class Writer:
         self._store, self._learner, self._journal, self._most_keys = store, learner, journal, most_keys
         self._about, self._number = about(learner), version
         self._durable: State = learner.state()
+        self._unsure = False
+        """Whether the learner may be in another state than the last committed one."""
         self.view = self._look(version, records)
         first = Snapshot(version, learner, self._durable, records.novelty)
         self.publisher = Publisher(first, self.turns, self._snapshot_failed)
@@ -77,13 +79,15 @@ class Writer:
                 with self.turns.take():
                     outcomes = self._serve(present)
             except Exception as error:  # the thread must live on, or nobody would ever be answered again
-                outcomes = dict.fromkeys(present, _internal(error))
+                self._unsure, outcomes = True, dict.fromkeys(present, _internal(error))
             for job, outcome in outcomes.items():
                 self._answer(job, outcome)
             self.line.seconds_a_group = time.monotonic() - began
 
     def _serve(self, group: list[Job]) -> dict[Job, Outcome]:
         """An outcome for each job. After a failure that nobody foresaw, the others are tried again without that one."""
+        if self._unsure:
+            self._go_back([])
         failed: dict[Job, Outcome] = {}
         while True:
             todo = [job for job in group if job not in failed]
@@ -136,6 +140,7 @@ class Writer:
         self._learner.load_state(*self._durable)
         self._calibrator.go_back(self.view.records.novelty)
         undo(jobs)
+        self._unsure = False
 
     def _look(self, version: int, records: Records) -> View:
         counted = self._learner.class_counts()
