@@ -39,6 +39,15 @@ def test_a_class_gets_another_name(client: httpx.Client) -> None:
     eventually(lambda: labels_of(client, picture(0)) == {"cat", "dog", "cattle", 7})
 
 
+def test_a_prediction_under_the_old_name_counts_as_one_under_the_new(client: httpx.Client) -> None:
+    eventually(lambda: predict(client, picture(3))["predictions"][0]["labels"][0]["label"] == "cow/bull")
+    [waiting] = predict(client, picture(3))["predictions"]
+    assert client.patch("/classes/cow%2Fbull", json={"label": "cattle"}).status_code == 200
+    late = client.post("/labels", json={"labels": [{"id": waiting["id"], "label": "cattle"}]}).json()
+    assert (late["learnt"], late["correct"]) == (1, 1)
+    assert counts(client)["cattle"] == 2
+
+
 def test_a_name_that_is_taken_or_unknown_is_refused(client: httpx.Client) -> None:
     assert error(client.patch("/classes/dog", json={"label": "cat"})) == (409, "name_taken")
     assert error(client.patch("/classes/bird", json={"label": "fish"})) == (404, "unknown_class")
