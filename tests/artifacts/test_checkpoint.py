@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from prol.artifacts import Checkpoints
 
@@ -35,12 +38,48 @@ def test_the_newest_is_read_and_two_are_kept(written: Checkpoints) -> None:
     assert [path.name[:9] for path in files(written)] == ["000000010", "000000200"]
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def misnamed(path: Path, number: int, content: bytes) -> Path:
+    """The content under a name that gives its true checksum."""
+    path.unlink()
+    path = path.with_name(f"{number:09d}-{hashlib.sha256(content).hexdigest()}.safetensors")
+    path.write_bytes(content)
+    return path
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def with_note(note: str) -> bytes:
+    return save({"x": torch.zeros(2)}, {"note": note})
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "a bit of a tensor": lambda content: flipped(content, len(content) - 1),
+    "a bit of the header": lambda content: flipped(content, 20),
+    "cut short": lambda content: content[:-7],
+    "longer": lambda content: content + b"0",
+    "empty": lambda content: content[:0],
+}
+WRONG_FROM_THE_START = {
+    "a header that is no header": b"\xff" * 8 + with_note("{}")[8:],
+    "an empty file": b"",
+    "a note that is no JSON": with_note('{"number": 2'),
+    "a note that is no object": with_note("[1]"),
+    "no note": with_note(""),
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, *WRONG_FROM_THE_START, "another number"])
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(written: Checkpoints, damage: str) -> None:
     path, warnings = files(written)[-1], list[str]()
     content = path.read_bytes()
-    flipped = content[:-1] + bytes([content[-1] ^ 1])
-    path.write_bytes({"flip": flipped, "cut": content[:-7], "empty": b""}[damage])
+    if damage in DAMAGES:
+        path.write_bytes(DAMAGES[damage](content))
+    elif damage in WRONG_FROM_THE_START:
+        path = misnamed(path, 200, WRONG_FROM_THE_START[damage])
+    else:
+        path = misnamed(path, 201, content)
     newest = written.read_newest(warnings.append)
     assert newest is not None
     assert newest[1]["number"] == 10
@@ -50,12 +89,43 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(written: Ch
     assert [path.name[:9] for path in files(written)] == ["000000010", "000000200"]
 
 
+def test_a_file_of_another_name_is_neither_used_nor_removed(written: Checkpoints) -> None:
+    path, warnings = files(written)[-1], list[str]()
+    stranger = path.rename(path.with_name("copy of a checkpoint.safetensors"))
+    newest = written.read_newest(warnings.append)
+    assert newest is not None
+    assert newest[1]["number"] == 10
+    assert [str(stranger) in line and "left alone" in line for line in warnings] == [True]
+    assert stranger.exists()
+
+
+def test_a_checkpoint_without_a_number_of_its_own_is_read(written: Checkpoints) -> None:
+    path = misnamed(files(written)[-1], 200, with_note('{"events_bytes": 7}'))
+    newest = written.read_newest(pytest.fail)
+    assert newest is not None
+    assert newest[1] == {"events_bytes": 7}
+    assert path.exists()
+
+
+def test_a_checkpoint_that_cannot_be_read_is_passed_over_but_not_removed(written: Checkpoints) -> None:
+    path, warnings = files(written)[-1], list[str]()
+    path.unlink()
+    path.symlink_to(path.name)  # a link to itself: whoever opens it gets an OSError, root too
+    newest = written.read_newest(warnings.append)
+    assert newest is not None
+    assert newest[1]["number"] == 10
+    assert len(warnings) == 1
+    assert "cannot be read" in warnings[0]
+    assert path.is_symlink()
+
+
 def test_when_all_are_damaged_none_is_used(written: Checkpoints) -> None:
     warnings: list[str] = []
     for path in files(written):
         path.write_bytes(b"nonsense")
     assert written.read_newest(warnings.append) is None
-    assert len(warnings) == 2
+    assert len(warnings) == 3
+    assert "starting from the beginning" in warnings[-1]
 
 
 def test_what_a_killed_write_leaves_is_neither_read_nor_kept(written: Checkpoints) -> None:

@@ -35,6 +35,7 @@ def small_plan(small_vit: str, method: str = "ncm", **changes: Any) -> Plan:
         "chunk": 5,
         "limit_per_class": 4,
         "checkpoint_every": 2,
+        "checkpoint_share": 1.0,
         "threads": 1,
     }
     return Plan(method, "digits", **({"backbone": small_vit} | settings | changes))

@@ -18,7 +18,7 @@ _NAME = re.compile(r"(\d+)-([0-9a-f]{64})\.safetensors")
 
 
 class Checkpoints:
-    """The last few checkpoints of one run."""
+    """The last few checkpoints of one run, each complete in itself: damage to one does not touch the others."""
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder = folder
@@ -29,21 +29,30 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / ".unfinished"
         try:
-            write_tensors(unfinished, tensors, note=json.dumps(content))
-            publish(unfinished, self.folder / f"{number:09d}-{file_sha256(unfinished)}.safetensors")
+            checksum = write_tensors(unfinished, tensors, note=json.dumps({"checkpoint": number, **content}))
+            publish(unfinished, self.folder / f"{number:09d}-{checksum}.safetensors")
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):  # what stopped the write may stop this too, and is the one to tell of
+                unfinished.unlink(missing_ok=True)
         for _, _, path in self._newest_first()[self.keep :]:
             with suppress(OSError):  # the new one is there: what cannot be dropped now is dropped after the next
                 path.unlink()
 
     def read_newest(self, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is as it was written; damaged ones are reported and removed."""
-        for _, checksum, path in self._newest_first():
-            if file_sha256(path) == checksum:
-                return read_tensors(path), json.loads(read_note(path))
-            warn(f"checkpoint {path} is damaged: going back to the one before it")
-            path.unlink()
+        for stranger in sorted(set(self._files()) - {path for _, _, path in self._newest_first()}):
+            warn(f"{stranger} is not named as checkpoints are: it is left alone and not used")
+        candidates = self._newest_first()
+        for number, checksum, path in candidates:
+            try:
+                return _read(path, number, checksum)
+            except ValueError as error:
+                warn(f"checkpoint {path} is damaged ({error}): going back to the one before it")
+                path.unlink()
+            except OSError as error:  # it may be whole, and readable another time
+                warn(f"checkpoint {path} cannot be read ({error.strerror}): going back to the one before it")
+        if candidates:
+            warn(f"no good checkpoint is left in {self.folder}: starting from the beginning")
         return None
 
     def newest_number(self) -> int | None:
@@ -65,5 +74,24 @@ class Checkpoints:
 
     def _newest_first(self) -> list[tuple[int, str, Path]]:
         """Number, checksum and path of each checkpoint."""
-        named = [(path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*.safetensors")]
+        named = [(path, _NAME.fullmatch(path.name)) for path in self._files()]
         return sorted(((int(match[1]), match[2], path) for path, match in named if match), reverse=True)
+
+    def _files(self) -> list[Path]:
+        return list(self.folder.glob("*.safetensors"))
+
+
+def _read(path: Path, number: int, checksum: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What was written to a file; a ValueError says what is wrong with it."""
+    if file_sha256(path) != checksum:
+        raise ValueError("its checksum is not that of its name")
+    tensors = read_tensors(path)
+    try:
+        content = json.loads(read_note(path))
+    except ValueError as error:
+        raise ValueError(f"its note is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError("its note is no JSON object")
+    if content.pop("checkpoint", number) != number:
+        raise ValueError("its number is not that of its name")
+    return tensors, content

@@ -11,11 +11,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> None:
-    """Writes tensors, and a text to go with them."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> str:
+    """Writes tensors, and a text to go with them; returns the hash of the file as it was meant."""
     # One entry at most: the order of several would differ from write to write, and the file's hash with it.
     metadata = {"note": note} if note else None
-    path.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

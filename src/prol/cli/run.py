@@ -26,6 +26,9 @@ def run(
     precision: a.Precision = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to write; runs/METHOD-DATASET-seedN by default.")] = None,
     checkpoint_every: Annotated[int, typer.Option(help="Chunks from one checkpoint to the next.")] = 50,
+    checkpoint_share: Annotated[
+        float, typer.Option(help="The most of the time that checkpoints within tasks may take; until then they wait.")
+    ] = 0.1,
     threads: a.Threads = None,
     workers: a.Workers = None,
     data: a.Data = None,
@@ -100,6 +103,7 @@ def run(
         threads=threads,
         workers=workers,
         checkpoint_every=checkpoint_every,
+        checkpoint_share=checkpoint_share,
     )
     console = output()
     _print_result(start(plan, out, display_for(console)), console)

@@ -29,6 +29,10 @@ class ParquetSplit:
         self._starts = np.cumsum([0, *(len(shard.labels) for shard in shards)])
         self._spool = Spool(lambda: _records(self._shards))
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(shard.path for shard in self._shards)
+
     def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
         return decode_all(indices, self._encoded, self._name)
 

@@ -14,7 +14,7 @@ from prol.artifacts.loading import open_saved_backbone
 from prol.artifacts.saving import Origin, require_replaceable, save
 from prol.artifacts.small_classes import without_small_classes
 from prol.learner import Learner
-from prol.runs.checkpointing import go_back
+from prol.runs.checkpointing import go_back, what_must_stay
 from prol.runs.folder import RunFolder
 from prol.runs.setup import FORMAT
 
@@ -72,7 +72,7 @@ def _at_checkpoint(
     kind = registry.method(config["method"])
     opened = open_saved_backbone(config, folder.path, backbone, device=device)
     learner = kind(opened, kind.read_options(config["options"]), config["seed"])
-    cursor, _, offset = go_back(Checkpoints(folder.checkpoints), learner, warn)
+    cursor, _, offset = go_back(Checkpoints(folder.checkpoints), learner, what_must_stay(config), warn)
     if not cursor.chunks:
         raise ValueError(f"{folder.path} has no checkpoint yet: go on with `prol resume {folder.path}` first")
     return learner, offset, cursor.tasks_evaluated

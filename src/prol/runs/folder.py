@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 Status = Literal["empty", "unfinished", "finished", "something else"]
+
+CHECKPOINT_SHARE = 0.1
+"""Of runs that do not say."""
 
 _LOCK = ".lock"
 _CONFIG_HOLDS = {
@@ -26,6 +30,15 @@ _CONFIG_HOLDS = {
     "seed",
     "threads",
     "workers",
+}
+
+_CURES = {
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room on its disk or have the quota raised",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "make it writable again",
+    errno.EACCES: "make it writable again",
+    errno.EPERM: "make it writable again",
 }
 
 
@@ -79,7 +92,9 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other processes out; the lock goes with the process, however it ends."""
-        with (self.path / _LOCK).open("w") as file:
+        with self.writing():
+            lock = (self.path / _LOCK).open("w")
+        with lock as file:
             if sys.platform != "win32":
                 import fcntl
 
@@ -88,6 +103,16 @@ class RunFolder:
                 except OSError:
                     raise ValueError(f"another process is at work in {self.path}: wait until it ends") from None
             yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Says what to do when the folder cannot be written to; all up to the last checkpoint is safe."""
+        try:
+            yield
+        except OSError as error:
+            then = f"go on with `prol resume {self.path}`" if self.config.is_file() else "start the run again"
+            cure = _CURES.get(error.errno or 0, "see to its disk")
+            raise OSError(f"cannot write to {self.path} ({error.strerror or error}): {cure}, then {then}") from error
 
     def read(self, file: Path) -> dict[str, Any]:
         """One of the run's JSON files."""
@@ -99,6 +124,8 @@ class RunFolder:
             raise ValueError(f"{file} is damaged: {error}") from error
         if file == self.config and not (isinstance(content, dict) and content.keys() >= _CONFIG_HOLDS):
             raise ValueError(f"{file} is damaged or of another version of prol: start the run again in a new folder")
+        if file == self.config:
+            content.setdefault("checkpoint_share", CHECKPOINT_SHARE)
         return content
 
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -54,10 +55,11 @@ class EventLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
+        if kind is None:
+            with self._file:
                 self._write_waiting()
-        finally:  # what was still on its way when something failed is behind the last checkpoint
+            return
+        with suppress(OSError):  # what was still on its way when something failed is behind the last checkpoint
             self._file.close()
 
     def _write_waiting(self) -> None:

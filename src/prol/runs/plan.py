@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prol.evaluation import Clock, Measures
+from prol.runs.folder import CHECKPOINT_SHARE
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Plan:
         threads: of the processor; as torch chooses when None.
         workers: threads that read images ahead; half of the processors when None.
         checkpoint_every: chunks from one checkpoint to the next; one more is made at each end of a task.
+        checkpoint_share: the most of the time that checkpoints within tasks may take; until then they wait.
     """
 
     method: str
@@ -57,12 +59,15 @@ class Plan:
     threads: int | None = None
     workers: int | None = None
     checkpoint_every: int = 50
+    checkpoint_share: float = CHECKPOINT_SHARE
 
     def __post_init__(self) -> None:
         for name in ("chunk", "tasks", "limit_per_class", "threads", "checkpoint_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name.replace('_', '-')} must be at least 1, got {value}")
+        if not 0 < self.checkpoint_share <= 1:
+            raise ValueError(f"checkpoint-share must be above 0 and at most 1, got {self.checkpoint_share}")
         if self.workers is not None and self.workers < 0:
             raise ValueError(f"workers must be 0 or more, got {self.workers}")
 
@@ -94,6 +99,7 @@ class Plan:
             threads=config["threads"],
             workers=config["workers"],
             checkpoint_every=config["checkpoint_every"],
+            checkpoint_share=config["checkpoint_share"],
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,13 +16,16 @@ from prol.artifacts.atomic import write_json
 from prol.artifacts.tensors import file_sha256
 from prol.datasets.cutting import cut_content
 from prol.evaluation import Event, Finished, run_stream
-from prol.runs.checkpointing import CheckpointWriter, go_back
+from prol.runs.checkpointing import CheckpointWriter, go_back, what_must_stay
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
+from prol.runs.images_hash import images_sha256
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
-from prol.runs.setup import FORMAT, Setup, changes, set_up
+from prol.runs.setup import FORMAT, Setup, require_same, set_up
 from prol.runs.step_times import logged_step_seconds
+
+Listener = Callable[[Event, float], None]
 
 
 def start(plan: Plan, out: str | Path | None = None, display: Display | None = None) -> RunFolder:
@@ -39,10 +43,11 @@ def start(plan: Plan, out: str | Path | None = None, display: Display | None = N
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder.require_free()
-            write_json(folder.config, setup.config)
-            if setup.dataset.cut is not None:
-                write_json(folder.split, cut_content(setup.dataset.cut))
-            _carry_out(folder, setup, display or Silent())
+            with folder.writing():
+                write_json(folder.config, setup.config)
+                if setup.dataset.cut is not None:
+                    write_json(folder.split, cut_content(setup.dataset.cut))
+            _carry_out(folder, setup, setup.config, display or Silent())
     return folder
 
 
@@ -64,17 +69,22 @@ def resume(path: str | Path, display: Display | None = None) -> RunFolder:
             )
         with _threads(config["threads"]):
             setup = set_up(Plan.from_config(config))
-            _require_same(config, setup.config, display.warn)
-            _carry_out(folder, setup, display)
+            require_same(config, setup.config, display.warn)
+            _carry_out(folder, setup, config, display)
     return folder
 
 
-def _carry_out(folder: RunFolder, setup: Setup, display: Display) -> None:
-    learner, checkpoints = setup.learner, Checkpoints(folder.checkpoints)
-    cursor, timing, offset = go_back(checkpoints, learner, display.warn)
-    plan = Plan.from_config(setup.config)
-    with EventLog(folder.events, offset) as log, display.showing(setup, folder.path, cursor):
-        writer = CheckpointWriter(checkpoints, setup.config["checkpoint_every"], learner, cursor, log, timing)
+def _carry_out(folder: RunFolder, setup: Setup, config: Mapping[str, Any], display: Display) -> None:
+    """`config` is that of the start; what is set up now may have other versions."""
+    learner, checkpoints, plan = setup.learner, Checkpoints(folder.checkpoints), Plan.from_config(setup.config)
+    begun_with = what_must_stay(config) | {"images_sha256": images_sha256(setup.dataset)}
+    with folder.writing():
+        cursor, timing, offset = go_back(checkpoints, learner, begun_with, display.warn)
+        log = EventLog(folder.events, offset)
+    with log, display.showing(setup, folder.path, cursor):
+        writer = CheckpointWriter(
+            checkpoints, plan.checkpoint_every, plan.checkpoint_share, begun_with, learner, cursor, log, timing
+        )
         for note in setup.dataset.notes:
             display.warn(note)
         events = run_stream(
@@ -86,21 +96,33 @@ def _carry_out(folder: RunFolder, setup: Setup, display: Display) -> None:
             clock=plan.clock,
             workers=setup.config["workers"],
         )
-        last = tell(events, [timing, log, writer, display])
-        log.settle()
+        last = tell(events, [timing, _into(folder, log), _into(folder, writer), display])
+        with folder.writing():
+            log.settle()
     assert isinstance(last, Finished)
-    learner.save(folder.model)
     reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
-    write_json(folder.timing, timing.summary(features_reused=reused))
-    if plan.clock is not None:
-        write_json(folder.steps, {"step_seconds": logged_step_seconds(folder.events)})
-    # Last of all: whoever finds it may take the run as finished.
-    write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
+    with folder.writing():
+        learner.save(folder.model)
+        write_json(folder.timing, timing.summary(features_reused=reused))
+        if plan.clock is not None:
+            write_json(folder.steps, {"step_seconds": logged_step_seconds(folder.events)})
+        # Last of all: whoever finds it may take the run as finished.
+        write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
+
+
+def _into(folder: RunFolder, listen: Listener) -> Listener:
+    """A listener that writes to the folder, and says what to do when it cannot."""
+
+    def guarded(event: Event, seconds: float) -> None:
+        with folder.writing():
+            listen(event, seconds)
+
+    return guarded
 
 
 def tell(
     events: Iterable[Event],
-    listeners: Sequence[Callable[[Event, float], None]],
+    listeners: Sequence[Listener],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Event | None:
     """Passes each event to all listeners, with the seconds it took to come about; returns the last one."""
@@ -113,14 +135,6 @@ def tell(
         seconds, last = clock() - began, event
         for listen in listeners:
             listen(event, seconds)
-
-
-def _require_same(then: dict[str, object], now: dict[str, object], warn: Callable[[str], None]) -> None:
-    """Data, weights and settings must be those of the start; other versions may only change the last bits."""
-    for name, (old, new) in changes(then, now).items():
-        if not name.startswith("versions."):
-            raise ValueError(f"the run began with {name} {old!r}, now it is {new!r}: restore it, or start a new run")
-        warn(f"the run began with {name.removeprefix('versions.')} {old}, now it is {new}: results may differ slightly")
 
 
 @contextmanager

@@ -100,6 +100,7 @@ def set_up(plan: Plan) -> Setup:
         "clock": None if plan.clock is None else dataclasses.asdict(plan.clock),
         "told": dataclasses.asdict(Told.by(learner, stream)),
         "checkpoint_every": plan.checkpoint_every,
+        "checkpoint_share": plan.checkpoint_share,
     }
     # Through JSON once, so that it equals what is later read back from the file.
     return Setup(json.loads(json.dumps(config)), learner, dataset, stream)
@@ -140,6 +141,14 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], above: str = "") ->
         elif one != other:
             found[f"{above}{name}"] = (one, other)
     return found
+
+
+def require_same(then: Mapping[str, Any], now: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+    """Data, weights and settings must be those of the start; other versions may only change the last bits."""
+    for name, (old, new) in changes(then, now).items():
+        if not name.startswith("versions."):
+            raise ValueError(f"the run began with {name} {old!r}, now it is {new!r}: restore it, or start a new run")
+        warn(f"the run began with {name.removeprefix('versions.')} {old}, now it is {new}: results may differ slightly")
 
 
 def _with_implied(kind: type[Learner], plan: Plan) -> dict[str, Any]:
