@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import json
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -173,55 +170,3 @@ def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_p
     report = json.loads(done.stdout)
     assert report["kills"] >= 18
     assert report["different"] == []
-
-
-def test_a_command_killed_while_its_log_grows_ends_as_if_it_had_not_been(tmp_path: Path, small_vit: str) -> None:
-    compare_killed_run(tmp_path, small_vit, "prol", kills=2, seed=5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("method", ["prol", "ncm", "head_only"])
-def test_a_command_killed_again_and_again_ends_as_if_it_had_not_been(
-    tmp_path: Path, small_vit: str, method: str, seed: int
-) -> None:
-    compare_killed_run(tmp_path, small_vit, method, kills=5, seed=seed)
-
-
-def compare_killed_run(place: Path, backbone: str, method: str, kills: int, seed: int) -> None:
-    """Kills a run when its log has reached seeded lengths, resumes it, and compares it with an unbroken one."""
-    whole = start(small_plan(backbone, method, limit_per_class=8, checkpoint_every=3), place / "whole")
-    plan = ["run", method, "digits", *(["blocks=2"] if method == "prol" else []), "--backbone", backbone]
-    plan += ["--device", "cpu", "--threads", "1", "--limit-per-class", "8", "--tasks", "3", "--chunk", "5"]
-    lines = len(whole.events.read_text().splitlines())
-    command = [*plan, "--checkpoint-every", "3", "--checkpoint-share", "1", "--out", str(place / "run")]
-    for instant in sorted(random.Random(seed).sample(range(1, lines - 1), kills)):
-        kill_when_log_has(instant, command, place / "run/events.jsonl")
-        assert not (place / "run/result.json").exists()
-        command = ["resume", str(place / "run")]
-    assert "Written to" in run_command(command)
-    assert contents(place / "run") == contents(whole.path)
-
-
-PROL = [sys.executable, "-c", "from prol.cli.app import main; main()"]
-
-
-def run_command(arguments: list[str]) -> str:
-    done = subprocess.run(
-        [*PROL, *arguments], env=environment(), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def kill_when_log_has(lines: int, arguments: list[str], log: Path) -> None:
-    process = subprocess.Popen(
-        [*PROL, *arguments], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    while not log.exists() or log.read_bytes().count(b"\n") < lines:
-        if process.poll() is not None:
-            raise AssertionError(f"the command ended before it could be killed: {process.communicate()[1]}")
-        time.sleep(0.001)  # the log itself says when; this only keeps the waiting from taking the processor
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    process.communicate()
