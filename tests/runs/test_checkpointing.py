@@ -53,7 +53,7 @@ def chunks_with_checkpoints(disk: SlowDisk, log: EventLog, tiny: ViT, every: int
         cursor.chunks = chunk
         writer(ChunkLearnt(chunk, 0, 1, {}), 1.0)
         if chunk == 31:
-            writer(TaskEnded(0, 2, 50.0), 1.0)
+            writer(TaskEnded(0, (50.0,), 50.0, classes_seen=2), 1.0)
     return disk.written
 
 
