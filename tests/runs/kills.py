@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,10 @@ class Story:
     different: list[str]
 
     def line(self) -> str:
-        kills = [kill.__dict__ | {"instant": round(kill.instant, 3)} for kill in self.kills]
-        kills = [kill | {"drawn_from": round(kill["drawn_from"], 3)} for kill in kills]
+        kills = [
+            asdict(kill) | {"instant": round(kill.instant, 3), "drawn_from": round(kill.drawn_from, 3)}
+            for kill in self.kills
+        ]
         return json.dumps(
             {"method": self.method, "seed": self.seed, "kills": kills, "identical": not self.different}
             | ({"different": self.different} if self.different else {})
@@ -66,7 +68,7 @@ def kill_and_compare(
 ) -> Story:
     """Kills a run so many times, resumes it to its end, and compares it with one that was left alone.
 
-    A run that ends before its instant has come is thrown away, and another one begun.
+    A run that ends before its instant has come is compared too, and another one begun.
     """
     plan, draw, folder = plan_for(backbone, method, per_class), random.Random(seed), place / "killed"
     whole = start(plan, place / "whole")
@@ -74,25 +76,34 @@ def kill_and_compare(
     duration = (whole.result.stat().st_mtime_ns - whole.config.stat().st_mtime_ns) / 1e9
     last = chunks_in(whole.events)
     done: list[Kill] = []
+    different: set[str] = set()
     attempts = 0
     while len(done) < kills:
         attempts += 1
         assert attempts <= 5 * kills, f"{method} ended before it was killed, again and again: {done}"
-        left = duration * (1 - chunks_in(folder / "events.jsonl") / last)
+        left = duration * (1 - chunks_in(folder / "events.jsonl") / (last + 1))
         instant = draw.uniform(0, left)
         with under_way(command(plan, folder)) as process:
             cut = one_in_checkpoint and not any(kill.in_checkpoint for kill in done)
             began = time.perf_counter()
-            if not (kill_in_checkpoint(process, folder) if cut else kill_after(process, instant)):
-                folder.rename(place / f"ended{attempts}")
-                continue
-            instant = time.perf_counter() - began if cut else instant
+            if cut:
+                kill_in_checkpoint(process, folder)
+                instant = time.perf_counter() - began
+            else:
+                kill_after(process, instant)
+        if (folder / "result.json").exists():
+            different |= differences(folder.rename(place / f"ended{attempts}"), whole.path)
+            continue
         in_checkpoint = (folder / "checkpoint/.unfinished").exists()
         if in_checkpoint or not cut:
             done.append(Kill(instant, left, chunks_in(folder / "events.jsonl"), in_checkpoint))
-    resume(folder)
-    there, wanted = contents(folder), contents(whole.path)
-    return Story(method, seed, done, [name for name in wanted if there[name] != wanted[name]])
+    different |= differences(resume(folder).path, whole.path)
+    return Story(method, seed, done, sorted(different))
+
+
+def differences(folder: Path, whole: Path) -> set[str]:
+    there, wanted = contents(folder), contents(whole)
+    return {name for name in wanted if there[name] != wanted[name]}
 
 
 def command(plan: Plan, folder: Path) -> list[str]:
@@ -138,25 +149,23 @@ def under_way(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
-    """Whether the process was still alive then."""
+def kill_after(process: subprocess.Popen[str], seconds: float) -> None:
+    """Kills then, unless the process has come to its end before."""
     try:
-        process.wait(seconds)
+        assert process.wait(seconds) == 0, "the command failed"
     except subprocess.TimeoutExpired:
         process.kill()
-        return process.wait() != 0
-    return False
+        process.wait()
 
 
-def kill_in_checkpoint(process: subprocess.Popen[str], folder: Path) -> bool:
-    """Kills when a checkpoint is seen that is still being written; False where the process ended before."""
+def kill_in_checkpoint(process: subprocess.Popen[str], folder: Path) -> None:
+    """Kills when a checkpoint is seen that is still being written, unless the process has come to its end before."""
     unfinished = folder / "checkpoint/.unfinished"
-    while process.poll() is None:
-        if unfinished.exists():
-            process.kill()
-            return process.wait() != 0
+    while process.poll() is None and not unfinished.exists():
         time.sleep(0)  # the folder itself says when; the process may need the processor
-    return False
+    assert process.returncode in (None, 0), "the command failed"
+    process.kill()
+    process.wait()
 
 
 def chunks_in(events: Path) -> int:

@@ -65,6 +65,14 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path, small_vit: str) 
         resume(mine)
 
 
+def test_a_run_begun_before_checkpoints_had_a_share_of_the_time_goes_on(tmp_path: Path, small_vit: str) -> None:
+    folder = interrupted(small_plan(small_vit, checkpoint_share=0.1), tmp_path / "run", 9)
+    config = json.loads((folder / "config.json").read_text())
+    del config["checkpoint_share"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert resume(folder).status() == "finished"
+
+
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     """Two classes of four images in files, one of them for testing."""
