@@ -60,7 +60,11 @@ def test_it_is_the_conformal_p_value_of_weighted_observations(seen: list[float])
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("shape", [lambda x: x, torch.exp, lambda x: 1e6 * x - 3, lambda x: x.round()], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [lambda x: x, torch.exp, lambda x: 1e6 * x - 3, lambda x: x.round()],
+    ids=["as they are", "skew", "large", "with ties"],
+)
 def test_of_known_images_as_many_score_high_as_should(seed: int, shape: Any) -> None:
     novelty = observed(shape(drawn(3000, seed)))
     found = scores(novelty, shape(drawn(20_000, seed + 100)))

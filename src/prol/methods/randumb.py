@@ -144,6 +144,7 @@ class RanDumb(TaskLearner):
         require_not_augmented(self.options.augment)
         self.recollection.take_out(self._fixed(pixels), rows, self._embed)
         self._solved = None
+        self._distance.forget()
         return self._chosen()
 
     def contents(self, row: int | None = None) -> Contents:

@@ -198,6 +198,7 @@ class RanPAC(TaskLearner):
             raise ValueError("with adapt=norms images cannot be unlearnt: the LayerNorms were tuned on them")
         self.recollection.take_out(self._fixed(pixels), rows, self._embed)
         self._solved = None
+        self._distance.forget()
         return self._chosen()
 
     def contents(self, row: int | None = None) -> Contents:

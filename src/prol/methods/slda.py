@@ -86,6 +86,7 @@ class SLDA(Learner):
         require_left_over(self.moments.squares(), features)
         self.moments.add(features, rows, times=-1)
         self._solved = None
+        self._distance.forget()
         return ()
 
     def contents(self, row: int | None = None) -> Contents:
