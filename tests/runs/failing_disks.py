@@ -91,5 +91,10 @@ class Lockable:
             self.undo.callback(aside.rename, self.folder)
             self.undo.callback(self.folder.unlink)
 
-    def unlock(self) -> None:
-        self.undo.close()
+
+@contextmanager
+def lockable(folder: Path, may_mount: bool = True) -> Iterator[Lockable]:
+    """Writable again in the end, whatever happened."""
+    target = Lockable(folder, may_mount)
+    with target.undo:
+        yield target

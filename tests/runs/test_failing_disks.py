@@ -9,7 +9,7 @@ import pytest
 from prol.evaluation import Event
 from prol.runs import RunFolder, resume, start
 from prol.runs.display import Silent
-from runs.failing_disks import Lockable, SmallDisk, small_disk
+from runs.failing_disks import SmallDisk, lockable, small_disk
 from runs.small_runs import contents, small_plan
 
 
@@ -64,38 +64,32 @@ def assert_tells_what_to_do(line: str, disk: SmallDisk, folder: Path) -> None:
 
 @pytest.mark.parametrize("may_mount", [True, False])
 @pytest.mark.parametrize("after", [6, 13])
-def test_a_run_whose_folder_becomes_read_only_stops_and_goes_on_when_it_is_writable(
+def test_a_run_whose_checkpoints_become_read_only_stops_and_goes_on_when_they_are_writable(
     tmp_path: Path, small_vit: str, whole: Path, after: int, may_mount: bool
 ) -> None:
     folder = tmp_path / "run"
-    target = Lockable(folder / "checkpoint", may_mount)
-    with pytest.raises(OSError, match="cannot write to") as stopped:
-        start(small_plan(small_vit, "head_only"), folder, ActAfter(after, target.lock))
-    try:
+    with lockable(folder / "checkpoint", may_mount) as target:
+        with pytest.raises(OSError, match="cannot write to") as stopped:
+            start(small_plan(small_vit, "head_only"), folder, ActAfter(after, target.lock))
         line = str(stopped.value)
         assert line.startswith(f"cannot write to {folder} ({target.why}): ")
         assert line.endswith(f"then go on with `prol resume {folder}`")
         assert ("make it writable again" in line) == (target.why != "File exists")
         assert RunFolder(folder).status() == "unfinished"
-    finally:
-        target.unlock()
     resume(folder)
     assert contents(folder) == contents(whole)
 
 
-def test_a_run_in_a_folder_that_is_read_only_at_its_end_goes_on_when_it_is_writable(
+def test_a_run_whose_folder_is_read_only_at_its_end_goes_on_when_it_is_writable(
     tmp_path: Path, small_vit: str, whole: Path, command
 ) -> None:
     folder = tmp_path / "run"
-    target = Lockable(folder)
-    with pytest.raises(OSError, match="cannot write to"):
-        start(small_plan(small_vit, "head_only"), folder, ActAfter(last_event(whole), target.lock))
-    try:
+    with lockable(folder) as target:
+        with pytest.raises(OSError, match="cannot write to"):
+            start(small_plan(small_vit, "head_only"), folder, ActAfter(last_event(whole), target.lock))
         code, _, told = command("resume", str(folder))
         assert code == 2
         assert told.startswith("prol: ")
-    finally:
-        target.unlock()
     resume(folder)
     assert contents(folder) == contents(whole)
 
