@@ -90,13 +90,13 @@ def test_what_is_kept_holds_no_weights_of_the_backbone(small_vit: str, tmp_path:
 def test_a_stopped_run_gives_what_it_had_learnt_and_can_still_go_on(small_vit: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        start(small_plan(small_vit), run.path, StopsAfter(9))
+        start(small_plan(small_vit), run.path, StopsAfter(8))
     done = export(run.path, tmp_path / "kept")
     assert (done.returncode, done.stderr) == (0, "")
     meta = meta_of(tmp_path / "kept")
     assert (meta["run"]["finished"], meta["run"]["result"]) == (False, None)
-    # Chunk 9 is in the log, but the last checkpoint is of chunk 8.
-    assert meta["seen"]["images"] == sum(meta["seen"]["per_class"]) == 33
+    # Chunk 8 is in the log, but the last checkpoint is of chunk 7, the end of a task.
+    assert meta["seen"]["images"] == sum(meta["seen"]["per_class"]) == 28
     card = (tmp_path / "kept" / "README.md").read_text(encoding="utf-8")
     assert re.search(r"The run was stopped on its way: 2 of the tasks had ended\.", card)
     assert "Nothing yet." in card
