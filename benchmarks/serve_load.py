@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import torch
 from PIL import Image
 
 from prol.bench.machine import document
-from prol.datasets import open_dataset
+from prol.datasets.glyphs import glyphs
 
 CHUNK = 10
 
@@ -43,8 +44,6 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     given = parser.parse_args(arguments)
     settings = {name: value for name, value in vars(given).items() if name != "out"}
-    import torch
-
     content = document("serve_load", torch.device("cpu"), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings)
     images, labels = pictures()
     with tempfile.TemporaryDirectory() as folder, server(Path(folder) / "model", given) as address:
@@ -67,7 +66,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 def pictures() -> tuple[list[bytes], list[str]]:
     """Images of the built-in characters as PNG files, and their labels."""
-    train = open_dataset("glyphs").train
+    train = glyphs().train
     chosen = range(0, len(train.labels), 5)
     files = []
     for image in train.load(chosen).images:
