@@ -142,3 +142,12 @@ def test_a_write_that_fails_leaves_the_checkpoints_before_it(written: Checkpoint
     with pytest.raises(TypeError):
         written.write(300, {"x": torch.zeros(1)}, {"not JSON": {1}})
     assert [path.read_bytes() for path in files(written)] == before
+
+
+def test_a_checkpoint_just_written_is_never_the_one_to_go(tmp_path: Path) -> None:
+    """Even where files of higher numbers lie about, which nobody could read."""
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for number in (16, 17):
+        checkpoints.write(number, {"x": torch.ones(1)}, {})
+    checkpoints.write(3, {"x": torch.zeros(1)}, {})
+    assert sorted(path.name[:9] for path in tmp_path.iterdir()) == ["000000003", "000000017"]

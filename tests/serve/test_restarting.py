@@ -123,6 +123,16 @@ def test_a_damaged_checkpoint_costs_no_more_than_itself(nursery: Nursery, folder
     assert (found, version) == ({"cat": 1}, 2)
 
 
+def test_without_any_good_checkpoint_it_does_not_start_from_something_older(nursery: Nursery, folder: Path) -> None:
+    for file in checkpoints(folder):
+        file.write_bytes(file.read_bytes()[:-1])
+    damaged = checkpoints(folder)
+    assert "no checkpoint in" in refused_start(nursery, folder)
+    assert checkpoints(folder) == damaged
+    shutil.rmtree(folder / "service")
+    assert served(nursery, folder)[1] == {}  # the saved learner is that of the beginning
+
+
 def test_a_saved_learner_that_somebody_else_wrote_is_not_overwritten(
     nursery: Nursery, folder: Path, small_vit: str, tmp_path: Path
 ) -> None:

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 import prol
+from prol.artifacts.updating import saved_sha256
 from prol.backbones import Pixels, ViT
 from prol.evaluation.lesson import difference
 from prol.methods.ncm import NCM
+from prol.serve.budget import Budget, Share
+from prol.serve.class_jobs import Remove
 from prol.serve.jobs import Answer, Desk, Job
 from prol.serve.journal import Journal, Kind
 from prol.serve.learning_jobs import LateLabels, Learn
@@ -23,6 +26,7 @@ from prol.serve.opening import Opened
 from prol.serve.pending import Pending, Waiting
 from prol.serve.records import Key, Records
 from prol.serve.refusals import Refusal
+from prol.serve.settings import Limits
 from prol.serve.snapshots import Publisher, Snapshot, Turns
 from prol.serve.store import Store, about
 from prol.serve.waiting_line import WaitingLine
@@ -125,12 +129,65 @@ def test_only_the_last_keys_are_remembered(writer: Writer) -> None:
     assert list(writer.view.records.answers) == kept
 
 
+def late(ids: list[str], labels: list[Any], pending: Pending, budget: int = 10**9, **limits: Any) -> LateLabels:
+    return LateLabels(ids, labels, pending, None, Limits(**limits), Share(Budget(budget)))
+
+
+@pytest.mark.parametrize(
+    ("budget", "limits", "refusal"),
+    [(10**9, {"request_pixels": 2000}, (422, "too_many_pixels")), (5000, {}, (413, "too_large"))],
+)
+def test_late_labels_are_held_to_the_limits_of_other_lessons(
+    writer: Writer, budget: int, limits: dict[str, Any], refusal: tuple[int, str]
+) -> None:
+    """Two images of 1,024 pixels each: what came in several requests must not be decoded all at once."""
+    pending = Pending(5, 10**6, 60)
+    names = pending.add([Waiting(picture(number), None, None, frozenset()) for number in range(2)])
+    assert outcomes(writer, late(names, ["cat", "dog"], pending, budget, **limits)) == [refusal]
+    assert (pending.amounts()[0], writer.view.version) == (2, 0)
+
+
+def test_a_removed_class_that_could_not_be_written_out_is_so_after_the_next_commit(writer: Writer) -> None:
+    store = writer._store
+    store.save(writer._learner, lambda _: None)
+    for job in (lesson("cat"), lesson("cow"), lesson("dog")):
+        writer._serve([job])
+    writer.save()
+    (store.folder / "operations.jsonl").write_text("no JSON")
+    assert writer._serve([Remove("cow")])
+    assert writer.view.records.to_write_out
+    assert "cow" in (store.folder / "meta.json").read_text()
+    (store.folder / "operations.jsonl").unlink()
+    writer._serve([lesson("cat")])
+    assert not writer.view.records.to_write_out
+    assert "cow" not in (store.folder / "meta.json").read_text()
+    kept = list(store.place.glob("*.safetensors"))
+    assert len(kept) == 2
+    assert not any(b"cow" in file.read_bytes() for file in kept)
+
+
+def test_saves_that_fail_leave_a_folder_that_is_known_again(writer: Writer) -> None:
+    """However often one fails after it was announced: what lies there stays known as the service's own."""
+    folder = writer._store.folder
+    writer.save()
+    there = saved_sha256(folder)
+    (folder / ".meta.json.new").mkdir()
+    for label in ("cat", "dog", "cow"):
+        writer._serve([lesson(label)])
+        before = writer.view.version
+        with pytest.raises(OSError, match=r"meta\.json"):
+            writer.save()
+        assert writer.view.version == before + 1
+    assert saved_sha256(folder) == there
+    assert there in writer.view.records.artifact
+
+
 def test_late_labels_of_a_commit_that_failed_can_come_again(writer: Writer) -> None:
     pending = Pending(5, 10**6, 60)
     [name] = pending.add([Waiting(picture(1), None, None, frozenset())])
     (writer._store.place).rename(writer._store.place.with_name("away"))
     writer._store.place.write_text("in the way")
-    assert outcomes(writer, LateLabels([name], ["cat"], pending, None)) == [(503, "not_written")]
+    assert outcomes(writer, late([name], ["cat"], pending)) == [(503, "not_written")]
     assert pending.amounts()[0] == 1
     assert writer.view.version == 0
 

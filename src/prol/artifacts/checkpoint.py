@@ -30,16 +30,20 @@ class Checkpoints:
         unfinished = self.folder / ".unfinished"
         try:
             checksum = write_tensors(unfinished, tensors, note=json.dumps({"checkpoint": number, **content}))
-            publish(unfinished, self.folder / f"{number:09d}-{checksum}.safetensors")
+            published = self.folder / f"{number:09d}-{checksum}.safetensors"
+            publish(unfinished, published)
         finally:
             with suppress(OSError):  # what stopped the write may stop this too, and is the one to tell of
                 unfinished.unlink(missing_ok=True)
-        for _, _, path in self._newest_first()[self.keep :]:
+        others = [path for _, _, path in self._newest_first() if path != published]
+        for path in others[self.keep - 1 :]:
             with suppress(OSError):  # the new one is there: what cannot be dropped now is dropped after the next
                 path.unlink()
 
-    def read_newest(self, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint that is as it was written; damaged ones are reported and removed."""
+    def read_newest(
+        self, warn: Callable[[str], None], remove_damaged: bool = True
+    ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that is as it was written; damaged ones are reported and, if so wished, removed."""
         for stranger in sorted(set(self._files()) - {path for _, _, path in self._newest_first()}):
             warn(f"{stranger} is not named as checkpoints are: it is left alone and not used")
         candidates = self._newest_first()
@@ -48,11 +52,12 @@ class Checkpoints:
                 return _read(path, number, checksum)
             except ValueError as error:
                 warn(f"checkpoint {path} is damaged ({error}): going back to the one before it")
-                path.unlink()
+                if remove_damaged:
+                    path.unlink()
             except OSError as error:  # it may be whole, and readable another time
                 warn(f"checkpoint {path} cannot be read ({error.strerror}): going back to the one before it")
         if candidates:
-            warn(f"no good checkpoint is left in {self.folder}: starting from the beginning")
+            warn(f"no good checkpoint is left in {self.folder}" + (": starting from the beginning" * remove_damaged))
         return None
 
     def newest_number(self) -> int | None:

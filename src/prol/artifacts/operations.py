@@ -61,6 +61,11 @@ def operations_text(lines: Sequence[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
+def without_gone_names(lines: Sequence[Mapping[str, Any]], classes: Sequence[Label]) -> list[dict[str, Any]]:
+    """The lines without names of classes that are gone since: earlier lines must not remember them either."""
+    return [{part: value for part, value in line.items() if part != "name" or value in classes} for line in lines]
+
+
 def count_operations(lines: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """How often what was done."""
     return dict(Counter(line["what"] for line in lines))

@@ -12,7 +12,7 @@ import prol
 from prol.artifacts.atomic import current_folder, write_folder, write_json
 from prol.artifacts.card import model_card
 from prol.artifacts.meta import CARD_FILE, FORMAT, HUB_FILE, META_FILE, MODEL_FILE, OPERATIONS_FILE
-from prol.artifacts.operations import count_operations, read_operations, write_operations
+from prol.artifacts.operations import count_operations, read_operations, without_gone_names, write_operations
 from prol.artifacts.small_classes import without_small_classes
 from prol.artifacts.tensors import file_sha256, write_tensors
 from prol.artifacts.versions import versions
@@ -53,7 +53,7 @@ def save(
     folder = Path(folder).resolve()
     require_replaceable(folder)
     learner, left_out = without_small_classes(learner, least_count)
-    lines = [*read_operations(current_folder(folder)), *operations]
+    lines = without_gone_names([*read_operations(current_folder(folder)), *operations], learner.classes)
     tensors, state = learner.state()
 
     def fill(unfinished: Path) -> None:

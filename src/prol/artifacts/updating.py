@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from prol.artifacts.atomic import publish, write_file, write_json
 from prol.artifacts.card import model_card
 from prol.artifacts.meta import CARD_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
-from prol.artifacts.operations import count_operations, operations_text, read_operations
+from prol.artifacts.operations import count_operations, operations_text, read_operations, without_gone_names
 from prol.artifacts.saving import describe
 from prol.artifacts.tensors import file_sha256, write_tensors
 
@@ -35,6 +35,9 @@ def save_into(
     folder.mkdir(parents=True, exist_ok=True)
     unfinished, model = folder / NEW_MODEL_FILE, folder / MODEL_FILE
     finish_saving(folder)
+    told = read_operations(folder)
+    before, new = (without_gone_names(lines, learner.classes) for lines in (told, operations))
+    lines = [line for line in before if line not in new] + new
     tensors, state = learner.state()
     try:
         write_tensors(unfinished, tensors)
@@ -45,8 +48,6 @@ def save_into(
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    told = read_operations(folder)
-    lines = [line for line in told if line not in operations] + [dict(line) for line in operations]
     if lines != told:
         write_file(folder / OPERATIONS_FILE, lambda place: _write_text(place, operations_text(lines)))
     meta = describe(learner, state, sha256) | {"operations": count_operations(lines), "left_out": None}

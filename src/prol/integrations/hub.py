@@ -53,7 +53,7 @@ def push(
     """
     place = Path(folder).resolve()
     _require_name(repository)
-    read_checked(place)
+    _, model = read_checked(place)
     if not (place / CARD_FILE).is_file():
         raise FileNotFoundError(f"{place} has no {CARD_FILE}, the model card: load it and save it again")
     api = _api(endpoint, token)
@@ -70,7 +70,8 @@ def push(
             raise HubError(f"{repository} is there already and open to all: nothing was sent; choose another name")
         if revision is not None:
             api.create_branch(repository, branch=revision, exist_ok=True)
-        files = [CommitOperationAdd(name, str(place / name)) for name in FILES]
+        # A save that was killed half way has left the model that meta.json tells of under another name.
+        files = [CommitOperationAdd(name, str(model if name == MODEL_FILE else place / name)) for name in FILES]
         made = api.create_commit(repository, files, commit_message="A learner saved by prol", revision=revision)
     return Commit(repository, made.oid)
 

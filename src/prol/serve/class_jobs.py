@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prol.artifacts.operations import MERGED, REMOVED, RENAMED, operation
+from prol.artifacts.operations import MERGED, REMOVED, RENAMED, operation, without_gone_names
 from prol.labels import Label
 from prol.learner import Learner, Removal
 from prol.serve.jobs import Answer, Desk, Job
@@ -61,8 +61,6 @@ class Merge(Job):
 class Remove(Job):
     """A class is taken away, from older states that the service keeps too."""
 
-    forgets = True
-
     def __init__(self, name: Label) -> None:
         super().__init__()
         self.name = name
@@ -71,6 +69,7 @@ class Remove(Job):
         _require(desk.learner, self.name)
         removed = desk.learner.remove_class(self.name)
         _note(desk, REMOVED, exact=removed.exact)
+        desk.records.to_write_out = True
         return _told(removed)
 
     def event(self) -> tuple[Kind, str]:
@@ -79,7 +78,9 @@ class Remove(Job):
 
 def _note(desk: Desk, what: str, name: Label | None = None, exact: bool | None = None) -> None:
     """A line for `operations.jsonl`, which the saved learner gets."""
-    desk.records.operations.append(operation(what, len(desk.learner.classes), name, exact))
+    classes = desk.learner.classes
+    lines = [*desk.records.operations, operation(what, len(classes), name, exact)]
+    desk.records.operations = without_gone_names(lines, classes)
 
 
 def _told(removal: Removal) -> Answer:

@@ -40,8 +40,6 @@ class Job(ABC):
 
     images = 0
     """How many it learns, or hopes to."""
-    forgets = False
-    """Whether older states are to go as well."""
 
     def __init__(self, key: Key | None = None) -> None:
         self.key = key

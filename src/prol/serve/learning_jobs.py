@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prol.labels import Label
-from prol.serve.intake import Picture, decode_image
+from prol.serve.budget import Share
+from prol.serve.intake import Picture, decode_images
 from prol.serve.jobs import Answer, Desk, Job
 from prol.serve.journal import Kind
 from prol.serve.naming import shown
 from prol.serve.pending import Pending, Waiting
 from prol.serve.records import Key
 from prol.serve.refusals import Refusal
+from prol.serve.settings import Limits
 
 
 class Learn(Job):
@@ -34,9 +36,18 @@ class Learn(Job):
 class LateLabels(Job):
     """Labels of waiting images, learnt as one chunk; also counts how many were predicted rightly."""
 
-    def __init__(self, ids: Sequence[str], labels: Sequence[Label], pending: Pending, key: Key | None) -> None:
+    def __init__(
+        self,
+        ids: Sequence[str],
+        labels: Sequence[Label],
+        pending: Pending,
+        key: Key | None,
+        limits: Limits,
+        share: Share,
+    ) -> None:
         super().__init__(key)
         self.ids, self.labels, self._pending = list(ids), list(labels), pending
+        self._limits, self._share = limits, share
         self.images, self._learnt = len(ids), list(labels)
         self._claimed: dict[str, tuple[float, Waiting]] = {}
 
@@ -49,7 +60,7 @@ class LateLabels(Job):
         waiting = [self._claimed[self.ids[position]][1] for position in found]
         labels = [self.labels[position] for position in found]
         desk.observer.predicted(waiting, labels)
-        desk.learner.learn([decode_image(one.data, 1 + at) for one, at in zip(waiting, found, strict=True)], labels)
+        desk.learner.learn(decode_images([one.data for one in waiting], self._limits, self._share), labels)
         self.images, self._learnt = len(found), labels
         correct = sum(one.predicted == label for one, label in zip(waiting, labels, strict=True))
         desk.records.images_learnt += self.images

@@ -21,6 +21,7 @@ from prol.serve.store import SERVICE, Recovered, Store, about
 DEFAULT_METHOD = "prol_plus"
 
 _OWN = {SERVICE, MODEL_FILE, NEW_MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE, HUB_FILE}
+_OWN |= {f".{name}.new" for name in (META_FILE, CARD_FILE, OPERATIONS_FILE)}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Records:
 
     `artifact` holds the hashes of models that the service knows to be its own; `answers` are by the key's hash, oldest
     first; `recent` are the sizes and the right answers of the last labelled chunks; `operations` is what was done to
-    classes since the service began.
+    classes since the saved learner was written; `to_write_out` says that older states hold what is to be forgotten.
     """
 
     images_learnt: int = 0
@@ -41,6 +41,7 @@ class Records:
     novelty: dict[str, Any] | None = None
     artifact: list[str] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
+    to_write_out: bool = False
 
     def copy(self) -> Records:
         """Independent but for remembered answers, which nobody changes."""
@@ -72,6 +73,7 @@ class Records:
             "novelty": self.novelty,
             "artifact": self.artifact,
             "operations": self.operations,
+            "to_write_out": self.to_write_out,
         }
 
     @classmethod

@@ -89,7 +89,7 @@ class _Server(uvicorn.Server):
         if self.service is not None:
             try:
                 self.service.finish()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise OSError(
                     f"the saved learner in {self.store.folder} could not be brought up to date ({error}); nothing is "
                     f"lost: everything that was acknowledged is in {self.store.place}"

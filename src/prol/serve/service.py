@@ -62,8 +62,13 @@ class Service:
 
     async def late_labels(self, ids: Sequence[str], labels: Sequence[Label], key: str | None) -> Answer:
         content = digest(b"labels", labels_digest(ids), labels_digest(labels))
-        job = LateLabels(ids, labels, self.pending, None if key is None else Key.of(key, content))
-        return job.with_ids(await self._written(job))
+        share = Share(self._budget)
+        known = None if key is None else Key.of(key, content)
+        job = LateLabels(ids, labels, self.pending, known, self.limits, share)
+        try:
+            return job.with_ids(await self._written(job))
+        finally:
+            share.end()
 
     async def predict(self, body: bytes, content_type: str | None, top: int) -> dict[str, Any]:
         share = Share(self._budget)

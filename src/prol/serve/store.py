@@ -59,9 +59,14 @@ class Store:
     def recover(self, warn: Callable[[str], None]) -> Recovered | None:
         """The newest good checkpoint. Numbers go on behind the highest there was, though it be damaged."""
         highest = self.checkpoints.newest_number()
-        newest = self.checkpoints.read_newest(warn)
-        if newest is None or highest is None:
+        newest = self.checkpoints.read_newest(warn, remove_damaged=False)
+        if highest is None:
             return None
+        if newest is None:
+            raise ValueError(
+                f"no checkpoint in {self.place} can be read: put back a copy of one, or move the folder away to begin "
+                "with the saved learner, which may lack what was learnt since"
+            )
         tensors, content = newest
         if content.get("format") != FORMAT:
             raise ValueError(

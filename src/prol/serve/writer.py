@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prol.artifacts.updating import saved_sha256
 from prol.labels import Label
 from prol.learner import Footprint, State
 from prol.serve.jobs import Job
@@ -20,6 +21,9 @@ from prol.serve.round import Outcome, Round, UnforeseenError, undo
 from prol.serve.snapshots import Publisher, Snapshot, Turns
 from prol.serve.store import Store, about
 from prol.serve.waiting_line import WaitingLine
+
+MOST_OPERATIONS = 100
+"""Changes of classes that checkpoints carry along before the saved learner gets them."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="prol-writer", daemon=True)
 
     def start(self) -> None:
+        self._write_out()
         self.publisher.start()
         self._thread.start()
 
@@ -65,9 +70,12 @@ class Writer:
 
         def announce(sha256: str) -> None:
             records = self.view.records.copy()
-            records.artifact = [*records.artifact[-1:], sha256]
+            present = saved_sha256(self._store.folder)
+            records.artifact = [known for known in (present, sha256) if known is not None]
             self._commit(records)
 
+        if self._unsure:
+            self._go_back([])
         self._store.save(self._learner, announce, self.view.records.operations)
 
     def _work(self) -> None:
@@ -113,16 +121,25 @@ class Writer:
             job.committed()
             self._journal.note(*job.event())
             self._journal.learnt.add(job.images)
-        if any(job.forgets for job in attempt.applied):
-            self._forget_what_was()
+        self._write_out()
         return attempt.outcomes() | failed
 
-    def _forget_what_was(self) -> None:
-        """The saved learner becomes the present one, and older checkpoints go: a removed class is in neither then."""
+    def _write_out(self) -> None:
+        """If a class was removed, the saved learner becomes the present one and older checkpoints go: it is in neither.
+
+        What fails here is tried again after each commit and at the next start. The last commit says that it is done,
+        and is the second one that does not know the class any more.
+        """
+        records = self.view.records
+        if not records.to_write_out and len(records.operations) < MOST_OPERATIONS:
+            return
         try:
             self.save()
-            self._store.checkpoints.drop_before(self._number)
-        except Exception as error:  # the removal itself is durable, and both are made up for by what comes next
+            self._store.checkpoints.drop_before(self.view.version)
+            done = self.view.records.copy()
+            done.operations, done.to_write_out = [], False
+            self._commit(done)
+        except Exception as error:
             self._journal.failed_commits += 1
             logging.getLogger("prol").error("a removed class is still in older files", exc_info=error)
 

@@ -74,7 +74,8 @@ async function once(content, send) {
     unanswered.delete(signature);
     return answer;
   } catch (error) {
-    if (error.status !== 0) unanswered.delete(signature);
+    // Whoever stands between may fail though the lesson was learnt: only a refusal of the service itself ends it.
+    if (error.status >= 400 && error.status < 500) unanswered.delete(signature);
     throw error;
   }
 }
