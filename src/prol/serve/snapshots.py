@@ -20,7 +20,7 @@ from prol.serve.unknowns import Unknowns
 
 @dataclass(frozen=True)
 class Told:
-    """The answers to one image, best first; how familiar it looks, and how probably it is none of the classes."""
+    """The answers to one image, best first; how familiar it looks, and how strange that is among known images."""
 
     answers: list[Answer]
     familiarity: float | None

@@ -1,4 +1,4 @@
-"""How probable it is that an image shows none of the classes, calibrated on the stream itself."""
+"""How strange an image is among those of known classes, calibrated on the stream itself."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 import { percent, quoted } from "./words.js";
 
-const LIKELY_NEW = 0.5;
+// One in twenty images of known classes is as strange.
+const LIKELY_NEW = 0.95;
 let cardsMade = 0;
 const template = document.getElementById("card");
 
@@ -73,7 +74,7 @@ export class Card {
     this.id = id;
     this.best = labels.length > 0 ? labels[0].label : null;
     const rows = labels.map(({ label, score, probability }) => bar(String(label), probability, `score ${score}`));
-    const meaning = unknown === null ? "cannot be told yet" : "how much it looks like none of the classes";
+    const meaning = unknown === null ? "cannot be told yet" : "of a hundred images of known classes, so many looked less strange";
     if (labels.length > 0) rows.push(bar("unknown", unknown, meaning, "unknown"));
     this.part("guesses").replaceChildren(...rows);
     this.#become("open", seen(labels, unknown));
@@ -119,7 +120,7 @@ export class Card {
 function seen(labels, unknown) {
   if (labels.length === 0) return "Nothing is learnt yet.";
   if (unknown === null) return "";
-  return unknown >= LIKELY_NEW ? `Perhaps something new: ${percent(unknown)}.` : "";
+  return unknown >= LIKELY_NEW ? "Perhaps something new." : "";
 }
 
 function bar(name, share, title, kind = "") {
