@@ -57,7 +57,8 @@ class Checkpoints:
             except OSError as error:  # it may be whole, and readable another time
                 warn(f"checkpoint {path} cannot be read ({error.strerror}): going back to the one before it")
         if candidates:
-            warn(f"no good checkpoint is left in {self.folder}" + (": starting from the beginning" * remove_damaged))
+            then = ": starting from the beginning" if remove_damaged else ""
+            warn(f"no good checkpoint is left in {self.folder}{then}")
         return None
 
     def newest_number(self) -> int | None:
