@@ -15,7 +15,7 @@ _PRECISION_OF = {torch.float32: "float32", torch.float64: "float64", torch.bfloa
 
 def create(
     method: str,
-    backbone: str | Backbone = "builtin",
+    backbone: str | Backbone | None = None,
     *,
     device: str = "auto",
     precision: str = "auto",
@@ -27,7 +27,8 @@ def create(
 
     Args:
         method: a name that `prol methods` lists.
-        backbone: a name for `prol.backbones.open_backbone`, or a backbone already open.
+        backbone: a name for `prol.backbones.open_backbone`, or a backbone already open; the method's own, "builtin" for
+            most, when None.
         device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.
         precision: "auto", "float32", "float64" or "bf16"; an open backbone must have it already.
         dtype: the same as a torch dtype; wins over `precision`.
@@ -47,6 +48,8 @@ def create(
         if dtype not in _PRECISION_OF:
             raise ValueError(f"dtype {dtype} is not supported: use one of {', '.join(map(str, _PRECISION_OF))}")
         precision = _PRECISION_OF[dtype]
+    if backbone is None:
+        backbone = kind.default_backbone
     if isinstance(backbone, str):
         backbone = open_backbone(backbone, device=device, precision=precision)
     elif precision not in ("auto", backbone.precision):

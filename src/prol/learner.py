@@ -67,6 +67,12 @@ class Learner(ABC):
     """Tensors of the state with a row a class that do not change but grow when unseen classes arrive."""
     fixed: ClassVar[Literal["nothing", "part", "all"]] = "nothing"
     """How much of what `predict` computes from an image never changes; with "all" the image is not needed again."""
+    default_backbone: ClassVar[str] = "builtin"
+    """What `prol.create` and `prol run` open for it where nothing is said."""
+    from_scratch: ClassVar[bool] = False
+    """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
+    uses_tasks: ClassVar[bool] = False
+    """Whether it divides what it learns into tasks, by a rule of its own where nobody tells it of them."""
     Options: ClassVar[type]
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
@@ -100,7 +106,7 @@ class Learner(ABC):
         try:
             if new:
                 self._meet(new)
-            self._learn(pixels, upload(torch.tensor([self.row_of[name] for name in names]), self.backbone.device))
+            self._learn_chunk(pixels, torch.tensor([self.row_of[name] for name in names]))
             if before is not None:
                 self._settle()  # classes that came with a step that failed must go with it
         except Exception:  # a step that failed, such as one whose loss is not finite, leaves no trace
@@ -291,6 +297,10 @@ class Learner(ABC):
 
     @abstractmethod
     def footprint(self) -> Footprint: ...
+
+    def _learn_chunk(self, pixels: Pixels, rows: Tensor) -> None:
+        """The same as `_learn`, with the class rows still in the host's memory."""
+        self._learn(pixels, upload(rows, self.backbone.device))
 
     @abstractmethod
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:

@@ -35,6 +35,9 @@ _BUILT_IN = {
         "mos": "prol.methods.mos:MOS",
         "ease": "prol.methods.ease:EASE",
         "lae": "prol.methods.lae:LAE",
+        "er": "prol.methods.er:ER",
+        "derpp": "prol.methods.derpp:DERPP",
+        "er_ace": "prol.methods.er_ace:ERACE",
     },
     "datasets": {
         "digits": "prol.datasets.digits:digits",

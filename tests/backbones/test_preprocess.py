@@ -17,7 +17,8 @@ from torch import Tensor
 import prol
 from prol.backbones import Preprocessing, ViT, evaluation_input, render, stage_augmented
 from prol.backbones.images import read_images
-from prol.backbones.preprocess import _canvas, _canvases, _random_boxes, _takes_canvases, stage_evaluation
+from prol.backbones.preprocess import _canvas, _canvases, _takes_canvases, stage_evaluation
+from prol.backbones.random_boxes import random_boxes
 
 CPU = torch.device("cpu")
 PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -296,7 +297,7 @@ def test_a_mirrored_crop_is_the_crop_from_right_to_left() -> None:
     for seed in range(12):
         shown = augment([image, image.flip(2)], seed=seed)
         random = torch.Generator().manual_seed(seed)
-        boxes = _random_boxes(torch.full((2, 2), 24.0, dtype=torch.float64), random)
+        boxes = random_boxes(torch.full((2, 2), 24.0, dtype=torch.float64), random)
         mirrored = bool((torch.rand(2, generator=random) < 0.5)[0])
         seen.add(mirrored)
         (top, height), (left, width) = boxes[0].int().tolist()

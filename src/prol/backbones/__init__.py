@@ -1,4 +1,4 @@
-"""Networks that turn images into features: timm ViTs with prefixes, adapters and taps, and their preprocessing."""
+"""Networks that turn images into features, timm ViTs and a ResNet to be trained, and their preprocessing."""
 
 from prol.backbones.base import Backbone
 from prol.backbones.images import Pixels
@@ -13,6 +13,7 @@ from prol.backbones.preprocess import (
     stage_augmented,
     stage_evaluation,
 )
+from prol.backbones.resnet import Norms, ResNet
 from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention
 
 __all__ = [
@@ -23,9 +24,11 @@ __all__ = [
     "Backbone",
     "Encoded",
     "InputRange",
+    "Norms",
     "Pixels",
     "Prefix",
     "Preprocessing",
+    "ResNet",
     "Staged",
     "ViT",
     "evaluation_input",

@@ -19,7 +19,7 @@ class Backbone(Protocol):
     name: str
     """What `open_backbone` takes to open it again."""
     sha256: str
-    """Hash of the stored weights."""
+    """Hash of the stored weights, or of the network's form where there are none."""
     preprocessing: Preprocessing
     precision: str
     width: int

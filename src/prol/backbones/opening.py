@@ -1,4 +1,4 @@
-"""Opening a backbone by name: the built-in one, one from the model hub, one from a file, or random weights."""
+"""Opening a backbone by name: built in, from the model hub or a file, with random weights, or to be trained."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from prol.backbones.base import Backbone
 from prol.backbones.preprocess import Preprocessing
 from prol.backbones.processor import require_bf16_processor
+from prol.backbones.resnet import NAME as RESNET
+from prol.backbones.resnet import open_resnet
 from prol.backbones.vit import ViT, require_plain
 
 BUILT_IN = "vit_tiny_patch8_64.tiny_imagenet"
@@ -30,12 +33,13 @@ _NOTICE = (
 
 def open_backbone(
     name: str = "builtin", *, device: str = "auto", precision: str = "auto", shapes_only: bool = False
-) -> ViT:
-    """Opens a frozen ViT.
+) -> Backbone:
+    """Opens a frozen ViT, or the ResNet that some methods train.
 
     Args:
         name: "builtin"; "arch.tag" as timm writes it, fetched from the model hub or its cache; "arch@FILE.safetensors";
             or "arch@random" ("arch@random:SEED"). Image and patch size of a file are read off its shapes.
+            "resnet18_cifar" has no weights of its own: methods that train it draw them ("resnet18_cifar@WIDTH").
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "auto" (float32 on a CPU, bf16 on a GPU), "float32", "float64" or "bf16".
         shapes_only: build it without any weights, to count parameters.
@@ -43,6 +47,8 @@ def open_backbone(
     place = torch.device("meta") if shapes_only else pick_device(device)
     chosen = "float32" if shapes_only else pick_precision(precision, place)
     architecture, _, source = name.partition("@")
+    if architecture == RESNET:
+        return open_resnet(name, place, chosen)
     if name in ("builtin", BUILT_IN):
         name, weights = "builtin", Path(str(files("prol.backbones").joinpath(_BUILT_IN_FILE)))
         model, sha256 = _from_file(_BUILT_IN_ARCHITECTURE, weights, shapes_only)

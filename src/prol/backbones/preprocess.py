@@ -13,6 +13,7 @@ from torch import Tensor
 
 from prol.backbones.acceleration import PLAIN, Acceleration
 from prol.backbones.images import Pixels
+from prol.backbones.random_boxes import random_boxes
 from prol.backbones.resampling import filter_weights, resample
 from prol.backbones.upload import upload, upload_on_canvas, upload_stacked
 
@@ -88,7 +89,7 @@ def stage_augmented(
     A random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear), and a flip half of the time.
     """
     sides = [pixels.shape[-2:]] * len(pixels) if isinstance(pixels, Tensor) else [image.shape[-2:] for image in pixels]
-    boxes = _random_boxes(torch.tensor(sides, dtype=torch.float64), random)
+    boxes = random_boxes(torch.tensor(sides, dtype=torch.float64), random)
     mirrored = torch.rand(len(pixels), generator=random) < 0.5
     drawn = torch.cat([boxes.flatten(1), mirrored.unsqueeze(1)], dim=1)
     if _takes_canvases(pixels, device):
@@ -153,26 +154,6 @@ def _range(how: Preprocessing, device: torch.device, dtype: torch.dtype) -> tupl
     """Mean and deviation `[3, 1, 1]`; kept for good, for graphs that were captured read them."""
     mean, std = (torch.tensor(values, device=device, dtype=dtype).view(3, 1, 1) for values in (how.mean, how.std))
     return mean, std
-
-
-def _random_boxes(sides: Tensor, random: torch.Generator, tries: int = 10) -> Tensor:
-    """Boxes `[N, row/column, start/length]` in whole pixels; the first of `tries` draws that fits, else the centre."""
-    n = len(sides)
-    height, width = sides[:, :1], sides[:, 1:]
-    area = height * width * torch.empty(n, tries, dtype=torch.float64).uniform_(0.05, 1.0, generator=random)
-    log_ratio = torch.empty(n, tries, dtype=torch.float64).uniform_(math.log(3 / 4), math.log(4 / 3), generator=random)
-    w, h = (area * log_ratio.exp()).sqrt().round(), (area / log_ratio.exp()).sqrt().round()
-    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-    first = fits.int().argmax(1, keepdim=True)
-    central_w = torch.minimum(width, (height * 4 / 3).round())
-    central_h = torch.minimum(height, (width * 4 / 3).round())
-    found = fits.gather(1, first)
-    length = torch.cat(
-        [torch.where(found, h.gather(1, first), central_h), torch.where(found, w.gather(1, first), central_w)], 1
-    )
-    place = torch.rand(n, 2, generator=random, dtype=torch.float64)
-    place = torch.where(found, (place * (sides - length + 1)).floor(), ((sides - length) / 2).floor())
-    return torch.stack([place, length], dim=2)
 
 
 def _takes_canvases(pixels: Pixels, device: torch.device) -> bool:

@@ -104,6 +104,8 @@ def times_bare(rows: Sequence[Row]) -> float | None:
 
 def _open(backbone: str, device: str, rung: Rung) -> ViT:
     opened = open_backbone(backbone, device=device, precision=rung.precision)
+    if not isinstance(opened, ViT):
+        raise ValueError(f"the ladder climbs a ViT, got {opened.name}: give another --backbone")
     opened.acceleration = rung.acceleration
     return opened
 

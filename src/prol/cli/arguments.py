@@ -13,7 +13,13 @@ DatasetName = Annotated[str, typer.Argument(help="A name that `prol datasets` li
 MethodOptions = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method, for example lr=0.05.")
 ]
-Backbone = Annotated[str, typer.Option(help="builtin, ARCH.TAG of timm, ARCH@FILE.safetensors or ARCH@random.")]
+Backbone = Annotated[
+    str,
+    typer.Option(
+        help="auto (the method's own: builtin for most), builtin, ARCH.TAG of timm, ARCH@FILE.safetensors, ARCH@random "
+        "or resnet18_cifar."
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads; as torch chooses by default.")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from prol.backbones import ViT
+    from prol.backbones import Backbone
     from prol.bench.subject import Subject
     from prol.bench.timing import Pace
     from prol.datasets import Dataset
@@ -54,7 +54,7 @@ class Record:
         command = shlex.join(["prol", *sys.argv[1:]])
         self.content = document(bench, pick_device(device), command, settings)
 
-    def opened(self, backbone: ViT) -> None:
+    def opened(self, backbone: Backbone) -> None:
         """Says which network is measured."""
         self.content["settings"] |= {
             "backbone": backbone.name,

@@ -33,7 +33,7 @@ def compare(
     jobs: Annotated[int, typer.Option(help="Runs at work at the same time, each a process.")] = 1,
     plot: Annotated[Path | None, typer.Option(help="Also draw accuracy after each task to this .png or .svg.")] = None,
     table: Annotated[bool, typer.Option("--table", help="Only print the table of the runs in --out again.")] = False,
-    backbone: a.Backbone = "builtin",
+    backbone: a.Backbone = "auto",
     device: a.Device = "auto",
     precision: a.Precision = "auto",
     threads: a.Threads = None,

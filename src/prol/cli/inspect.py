@@ -36,7 +36,7 @@ def params(
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method.")
     ] = None,
-    backbone: Annotated[str, typer.Option(help="As for `prol run`; no weights are loaded.")] = "builtin",
+    backbone: Annotated[str, typer.Option(help="As for `prol run`; no weights are loaded.")] = "auto",
     classes: Annotated[int, typer.Option(help="How many classes in all.")] = 100,
     tasks: Annotated[int, typer.Option(help="How many tasks they come in.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

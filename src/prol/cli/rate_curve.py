@@ -19,7 +19,7 @@ def rate_curve(
         Path | None, typer.Option(help="Folder of the runs; runs/rates-METHOD-DATASET-seedN by default.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture to draw; OUT/curve.png by default.")] = None,
-    backbone: a.Backbone = "builtin",
+    backbone: a.Backbone = "auto",
     device: a.Device = "auto",
     precision: a.Precision = "auto",
     threads: a.Threads = None,

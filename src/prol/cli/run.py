@@ -21,7 +21,7 @@ def run(
     method: a.Method,
     dataset: a.DatasetName,
     options: a.MethodOptions = None,
-    backbone: a.Backbone = "builtin",
+    backbone: a.Backbone = "auto",
     device: a.Device = "auto",
     precision: a.Precision = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to write; runs/METHOD-DATASET-seedN by default.")] = None,

@@ -33,6 +33,8 @@ class Told:
     weights: str
     weights_sha256: str
     preprocessing: dict[str, Any]
+    tasks_found_by_rule: bool | None
+    """Whether it divided the stream into tasks by a rule of its own, since nobody told it of them."""
 
     @classmethod
     def by(cls, learner: Learner, stream: Stream, ended: bool = False) -> Told:
@@ -50,6 +52,7 @@ class Told:
             weights=learner.backbone.name,
             weights_sha256=learner.backbone.sha256,
             preprocessing=asdict(learner.preprocessing),
+            tasks_found_by_rule=learner.uses_tasks and not stream.boundaries_told if ended else None,
         )
 
 

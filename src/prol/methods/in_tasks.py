@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from prol.labels import Label
 from prol.learner import Learner
 from prol.parts.tasks import TaskClock
@@ -10,6 +12,7 @@ from prol.parts.tasks import TaskClock
 class TaskLearner(Learner):
     """A task begins where one is told of, or with classes not seen before, as the clock says."""
 
+    uses_tasks: ClassVar[bool] = True
     clock: TaskClock
 
     def _meet(self, names: list[Label]) -> None:

@@ -70,12 +70,12 @@ class Corrections:
     valid: Tensor | None = None
 
     @classmethod
-    def at(cls, step: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Corrections:
+    def at(cls, step: Tensor, valid: Tensor | None, dtype: torch.dtype, beta2: float = BETA2) -> Corrections:
         if valid is None:
-            return cls((1 - BETA1, 1 - BETA2), 1 / (1 - BETA1**step), (1 - BETA2**step).sqrt())
+            return cls((1 - BETA1, 1 - beta2), 1 / (1 - BETA1**step), (1 - beta2**step).sqrt())
         counts, step = valid.to(dtype), step.clamp(min=1)
-        weights = counts * (1 - BETA1), counts * (1 - BETA2)
-        return cls(weights, valid / (1 - BETA1**step), (1 - BETA2**step).sqrt(), valid)
+        weights = counts * (1 - BETA1), counts * (1 - beta2)
+        return cls(weights, valid / (1 - BETA1**step), (1 - beta2**step).sqrt(), valid)
 
 
 def adam_change(gradient: Tensor, mean: Tensor, square: Tensor, now: Corrections, lr: float | Tensor) -> Tensor:
@@ -92,10 +92,19 @@ class Adam:
 
     Args:
         same_rows: names of tables whose rows always come with those of another one, and that one's names.
+        decay: of whole tensors, a share of lr apart from the gradient (AdamW).
+        beta2: how much of the second moment stays in a step.
     """
 
-    def __init__(self, device: torch.device | None = None, same_rows: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        device: torch.device | None = None,
+        same_rows: Mapping[str, str] | None = None,
+        decay: float = 0.0,
+        beta2: float = BETA2,
+    ) -> None:
         self._device = device or torch.device("cpu")
+        self._decay, self._beta2 = decay, beta2
         self._same_rows = dict(same_rows or {})
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
         self._moments = AdamMoments()
@@ -152,6 +161,7 @@ class Adam:
                 in_play = self._rows_of(name)
                 _subtract(part.home, in_play.rows, change, in_play.is_taken())
             elif part.rows is None:
+                self._shrink([part.home], lr)
                 part.home.sub_(change)
             else:
                 _subtract(part.home, part.rows, change, part.rows >= 0)
@@ -166,7 +176,14 @@ class Adam:
         if self._moments.shape(name) not in (None, gradient.shape):
             raise ValueError(f"tensors that move together, {name!r}, must stay the same: their moments lie end to end")
         pieces = torch.split(self._changes([name], [gradient], lr)[0], [home.numel() for home in homes])
+        self._shrink(homes, lr)
         torch._foreach_sub_(homes, [piece.view_as(home) for piece, home in zip(pieces, homes, strict=True)])
+
+    def _shrink(self, homes: list[Tensor], lr: float | Tensor) -> None:
+        """Decay by a share of the weights themselves; none in a step that is not valid."""
+        if self._decay:
+            kept = 1 - lr * self._decay * (1.0 if self._valid is None else self._valid.to(homes[0]))
+            torch._foreach_mul_(homes, kept)
 
     def _changes(self, names: list[str], gradients: list[Tensor], lr: float | Tensor) -> list[Tensor]:
         """What to subtract from each of several parts, given dense gradients."""
@@ -175,7 +192,7 @@ class Adam:
         if not (gradients[0].is_cuda and torch.cuda.is_current_stream_capturing()):
             self._moments.lay({name: g.shape for name, g in zip(names, gradients, strict=True)}, gradients[0])
         if self._now is None:
-            self._now = Corrections.at(self._steps, self._valid, gradients[0].dtype)
+            self._now = Corrections.at(self._steps, self._valid, gradients[0].dtype, self._beta2)
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         change = adam_change(flat, *self._moments.together(names), self._now, lr)
         pieces = torch.split(change, [gradient.numel() for gradient in gradients])

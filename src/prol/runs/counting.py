@@ -19,6 +19,7 @@ def count_parameters(
     if not 1 <= tasks <= classes:
         raise ValueError(f"tasks must be from 1 to the number of classes, {classes}, got {tasks}")
     kind = registry.method(method)
+    backbone = kind.default_backbone if backbone == "auto" else backbone
     learner = kind(open_backbone(backbone, shapes_only=True), kind.read_options(options))
     footprints = []
     for announced in np.array_split(np.arange(classes), tasks):

@@ -39,7 +39,7 @@ class Plan:
     method: str
     dataset: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    backbone: str = "builtin"
+    backbone: str = "auto"
     device: str = "auto"
     precision: str = "auto"
     seed: int = 0

@@ -55,7 +55,8 @@ def set_up(plan: Plan) -> Setup:
         dataset = development(dataset)
     if plan.limit_per_class is not None:
         dataset = dataset.limited(plan.limit_per_class)
-    backbone = open_backbone(plan.backbone, device=plan.device, precision=plan.precision)
+    name = kind.default_backbone if plan.backbone == "auto" else plan.backbone
+    backbone = open_backbone(name, device=plan.device, precision=plan.precision)
     learner = kind(backbone, options, plan.seed)
     protocol = {
         "tasks": plan.tasks or min(dataset.tasks, len(dataset.class_names)),
@@ -74,7 +75,7 @@ def set_up(plan: Plan) -> Setup:
         "versions": versions(),
         "method": plan.method,
         "options": dataclasses.asdict(options),
-        "backbone": {"name": backbone.name, "sha256": backbone.sha256},
+        "backbone": {"name": backbone.name, "sha256": backbone.sha256} | _from_scratch(kind),
         "preprocessing": dataclasses.asdict(learner.preprocessing),
         "precision": backbone.precision,
         "device": str(backbone.device),
@@ -104,6 +105,11 @@ def set_up(plan: Plan) -> Setup:
     }
     # Through JSON once, so that it equals what is later read back from the file.
     return Setup(json.loads(json.dumps(config)), learner, dataset, stream)
+
+
+def _from_scratch(kind: type[Learner]) -> dict[str, bool]:
+    """Says of a network that none but the method gave it weights."""
+    return {"from_scratch": True} if kind.from_scratch else {}
 
 
 def _protocol_options(plan: Plan, options: Any) -> dict[str, Any]:

@@ -1,0 +1,168 @@
+"""Samples that are kept: a bounded memory of images with their classes, and what else a method keeps of each.
+
+Which sample goes where is decided on the host, before the step; images and payload lie on the device and are written by
+the step itself, which thus has fixed shapes and waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prol.learner import Amount
+
+EMPTY = -1
+
+
+@dataclass(frozen=True)
+class Places:
+    """What the host knows: the class row in each slot `[capacity]`, EMPTY where there is none, and samples met."""
+
+    rows: Tensor
+    filled: int = 0
+    met: int = 0
+
+
+Choose = Callable[[Places, int, torch.Generator], int | None]
+"""The slot for one more sample of a class row; None where it is not kept."""
+
+
+def reservoir(places: Places, row: int, random: torch.Generator) -> int | None:  # noqa: ARG001
+    """Every sample met so far is kept with the same chance (Vitter 1985)."""
+    if places.filled < len(places.rows):
+        return places.filled
+    slot = int(torch.rand((), generator=random, dtype=torch.float64) * (places.met + 1))
+    return slot if slot < len(places.rows) else None
+
+
+def greedy_balance(places: Places, row: int, random: torch.Generator) -> int | None:
+    """As many of each class as there is room for: a class with too few takes from the largest one, at random."""
+    if places.filled < len(places.rows):
+        return places.filled
+    counts = torch.bincount(places.rows)
+    largest = int(counts.argmax())
+    own = int(counts[row]) if row < len(counts) else 0
+    if own >= int(counts[largest]):
+        return None
+    members = (places.rows == largest).nonzero().flatten()
+    return int(members[int(torch.randint(len(members), (), generator=random))])
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Where the samples of one chunk go, `[B]`, and the memory's places afterwards."""
+
+    slots: Tensor
+    after: Places
+
+
+class SampleMemory:
+    """Images uint8 `[capacity + 1, 3, S, S]` and payload on the device; the last slot takes what is not kept.
+
+    All of it is there from the start: a memory does not grow.
+    """
+
+    def __init__(self, capacity: int, size: int, device: torch.device, choose: Choose = reservoir) -> None:
+        self.capacity, self.choose = capacity, choose
+        self.places = Places(torch.full((capacity,), EMPTY))
+        self.images = torch.zeros(capacity + 1, 3, size, size, dtype=torch.uint8, device=device)
+        self.payload: dict[str, Tensor] = {}
+
+    def __len__(self) -> int:
+        return self.places.filled
+
+    def add_payload(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, fill: float = 0.0) -> None:
+        """Something more to be kept of each sample."""
+        self.payload[name] = torch.full((self.capacity + 1, *shape), fill, dtype=dtype, device=self.images.device)
+
+    def plan(self, rows: Sequence[int], random: torch.Generator) -> Insertion:
+        """Chooses a slot for each sample of a chunk, one after the other: the same for any size of chunk."""
+        places = replace(self.places, rows=self.places.rows.clone())
+        slots: list[int] = []
+        for row in rows:
+            slot = self.choose(places, row, random)
+            places = replace(places, met=places.met + 1)
+            if slot is None:
+                slots.append(self.capacity)
+                continue
+            slots = [self.capacity if slot == earlier else earlier for earlier in slots]
+            slots.append(slot)
+            places.rows[slot] = row
+            places = replace(places, filled=max(places.filled, slot + 1))
+        return Insertion(torch.tensor(slots), places)
+
+    def write(self, slots: Tensor, images: Tensor, payload: Mapping[str, Tensor], valid: Tensor) -> None:
+        """On the device: puts a chunk's images, uint8, into slots `[B]`; nothing where `valid`, bool, is not."""
+        slots = torch.where(valid, slots, self.capacity)
+        self.images.index_copy_(0, slots, images)
+        self.images[self.capacity].zero_()
+        for name, values in payload.items():
+            self.payload[name].index_copy_(0, slots, values.to(self.payload[name]))
+
+    def commit(self, insertion: Insertion) -> None:
+        """On the host: the step that wrote has been taken."""
+        self.places = insertion.after
+
+    def draw(self, count: int, random: torch.Generator, among: Tensor | None = None) -> Tensor:
+        """Slots `[n]` of different samples, as many as there are up to `count`; `among` are those to choose from."""
+        known = self.places.filled if among is None else len(among)
+        picked = torch.randperm(known, generator=random)[:count]
+        return picked if among is None else among[picked]
+
+    def slots_of(self, rows: Sequence[int], others: bool = False) -> Tensor:
+        """Slots of samples of these classes, or of all others."""
+        there = self.places.rows[: self.places.filled]
+        member = torch.isin(there, torch.tensor(list(rows), dtype=there.dtype))
+        return (~member if others else member).nonzero().flatten()
+
+    def rows_in(self, slots: Tensor) -> Tensor:
+        """Class rows of what lies in slots, both on the host."""
+        return self.places.rows[slots]
+
+    def stored(self) -> Amount:
+        """Samples kept, and the bytes of their images and payload."""
+        one = sum(Amount.of(tensor[0]).bytes for tensor in (self.images, *self.payload.values()))
+        return Amount(self.places.filled, self.places.filled * one)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        kept = {"images": self.images[:-1], "rows": self.places.rows}
+        kept |= {name: tensor[:-1] for name, tensor in self.payload.items()}
+        return kept, {"filled": self.places.filled, "met": self.places.met}
+
+    def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """In place: what was captured goes on with the same buffers."""
+        if len(tensors["images"]) != self.capacity:
+            raise ValueError(f"a memory of {len(tensors['images'])} samples was saved, this one has {self.capacity}")
+        self.images[:-1] = tensors["images"]
+        for name, tensor in self.payload.items():
+            tensor[:-1] = tensors[name]
+        self.places = Places(tensors["rows"].cpu(), int(meta["filled"]), int(meta["met"]))
+
+
+def without_class(tensors: dict[str, Tensor], meta: dict[str, Any], row: int) -> int:
+    """Takes the samples of a class out of a saved memory, in place; how many there were.
+
+    The others move up, and rows behind the class's own move down by one.
+    """
+    rows = tensors["memory/rows"]
+    keep = ((rows != row) & (rows != EMPTY)).nonzero().flatten()
+    gone = int((rows == row).sum())
+    for name in [name for name in tensors if name.startswith("memory/")]:
+        moved = torch.zeros_like(tensors[name])
+        moved[: len(keep)] = tensors[name][keep.to(tensors[name].device)]
+        tensors[name] = moved
+    tensors["memory/rows"][len(keep) :] = EMPTY
+    tensors["memory/rows"] -= (tensors["memory/rows"] > row).long()
+    meta["memory"]["filled"] = len(keep)
+    return gone
+
+
+def with_classes_together(tensors: dict[str, Tensor], source: int, into: int) -> None:
+    """Samples of one class become those of another in a saved memory, in place."""
+    rows = tensors["memory/rows"].clone()
+    rows[rows == source] = into
+    tensors["memory/rows"] = rows - (rows > source).long()
