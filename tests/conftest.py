@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from golden_files import tiny_vit
-from prol.backbones import ViT
+from prol.backbones import ResNet, ViT
 
 
 @pytest.fixture
@@ -22,6 +22,12 @@ def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
     from runs.small_runs import write_small_vit
 
     return write_small_vit(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture
+def small_resnet() -> ResNet:
+    """Four channels wide, for 16 x 16 pixels, in float64."""
+    return ResNet(4, size=16, precision="float64")
 
 
 @dataclass(frozen=True)

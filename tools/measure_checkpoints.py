@@ -74,7 +74,11 @@ def measure(method: str, backbone: Backbone, classes: int, tasks: int, every: in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("methods", nargs="*", default=sorted(registry.names("methods")))
+    parser.add_argument(
+        "methods",
+        nargs="*",
+        default=sorted(name for name in registry.names("methods") if not registry.method(name).from_scratch),
+    )
     parser.add_argument("--backbone", default="builtin")
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--tasks", type=int, default=10)

@@ -7,10 +7,12 @@ from typing import Any
 import torch
 
 import prol
-from prol.backbones import Preprocessing, ViT
+from prol import registry
+from prol.backbones import Backbone, Preprocessing, ResNet, ViT
 from prol.evaluation.lesson import teach
 from prol.learner import Learner
 
+REPLAY = {"memory": 8, "replay": 4}
 METHODS: dict[str, dict[str, Any]] = {
     "prol_plus": {"features": 20, "blocks": 1, "budget_mb": 7},
     "prol": {"blocks": 1},
@@ -28,6 +30,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "mos": {"rounds": 2, "bottleneck": 2},
     "ease": {"bottleneck": 2},
     "lae": {"blocks": 1},
+    "er": REPLAY,
+    "derpp": REPLAY,
+    "er_ace": REPLAY,
 }
 """Options that suit so small a network, by the method's name."""
 
@@ -53,5 +58,7 @@ def small_vit(depth: int = 1, dtype: torch.dtype = torch.float32) -> ViT:
 
 def taught(method: str, dtype: torch.dtype = torch.float32, **options: Any) -> Learner:
     """One that was told of two tasks of a small lesson."""
-    vit = small_vit(2 if method in NEED_TWO_BLOCKS else 1, dtype)
-    return teach(prol.create(method, vit, seed=1, **(METHODS[method] | options)))
+    network: Backbone = small_vit(2 if method in NEED_TWO_BLOCKS else 1, dtype)
+    if registry.method(method).from_scratch:
+        network = ResNet(2, size=12, precision=network.precision)
+    return teach(prol.create(method, network, seed=1, **(METHODS[method] | options)))

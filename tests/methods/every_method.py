@@ -10,9 +10,12 @@ import torch
 import prol
 from golden_files import tiny_vit
 from methods.small_streams import pictures
+from prol import registry
+from prol.backbones import Backbone, ResNet
 from prol.learner import Learner
 
 PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}
+REPLAY = {"memory": 20, "replay": 8}
 PLUS = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "ncm": ("ncm", {}),
@@ -31,6 +34,9 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "mos": ("mos", {}),
     "ease": ("ease", {"bottleneck": 4}),
     "lae": ("lae", {"blocks": 3}),
+    "er": ("er", REPLAY),
+    "derpp": ("derpp", REPLAY),
+    "er_ace": ("er_ace", REPLAY),
 }
 """By its own name, each method as it is, but small."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = METHODS | {
@@ -55,7 +61,14 @@ TASKS = (list(range(7)), list(range(7, 11)))
 
 def make(variant: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Learner:
     method, options = VARIANTS[variant]
-    return prol.create(method, tiny_vit(dtype), seed=seed, **options)
+    return prol.create(method, backbone_for(method, dtype), seed=seed, **options)
+
+
+def backbone_for(method: str, dtype: torch.dtype = torch.float64) -> Backbone:
+    """The golden files' tiny ViT, or a ResNet no larger for methods that train one."""
+    if not registry.method(method).from_scratch:
+        return tiny_vit(dtype)
+    return ResNet(4, size=16, precision="float64" if dtype == torch.float64 else "float32")
 
 
 def teach(

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from every_method import METHODS, REPLAY, backbone_for
 from small_streams import pictures, same_state
 
 import prol
 from golden_files import tiny_vit
+from prol import registry
 from prol.learner import Learner
 
 TINY_PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "t_max": 3, "chunk": 4}
@@ -28,6 +30,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "prol, released factor": ("prol", {**TINY_PROL, "similarity_factor": "released"}),
     "prol, without keys": ("prol", {**TINY_PROL, "ablation": "generator"}),
     "prol, without prompts": ("prol", {**TINY_PROL, "ablation": "ft_inter_intra"}),
+    **{name: (name, REPLAY) for name in METHODS if registry.method(name).from_scratch},
 }
 NAMES = {0: 1, 1: "1", 2: "two", 3: 3, 4: "3", 5: 0, 6: "", 7: -4}
 """Texts and numbers that look alike."""
@@ -39,7 +42,7 @@ STREAM: list[Chunk] = [[0, 1], [1, 0, 0], None, [2, 3], [3, 2, 0], [2, 4], None,
 
 def make(variant: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Learner:
     method, options = VARIANTS[variant]
-    return prol.create(method, tiny_vit(dtype), seed=seed, **options)
+    return prol.create(method, backbone_for(method, dtype), seed=seed, **options)
 
 
 def feed(learner: Learner, chunks: list[Chunk], first: int = 0) -> None:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from prol import registry
 from prol.runs import Plan, resume, start
 from runs.small_runs import contents, environment, small_plan
 
@@ -58,9 +59,10 @@ class Story:
 
 
 def plan_for(backbone: str, method: str, per_class: int) -> Plan:
-    return small_plan(
-        backbone, method, options=SMALL.get(method, {}), limit_per_class=per_class, checkpoint_every=3, workers=1
-    )
+    options = SMALL.get(method, {})
+    if registry.method(method).from_scratch:
+        backbone, options = "resnet18_cifar@4", {"memory": 30, "replay": 8} | options
+    return small_plan(backbone, method, options=options, limit_per_class=per_class, checkpoint_every=3, workers=1)
 
 
 def kill_and_compare(

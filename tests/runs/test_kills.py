@@ -12,7 +12,7 @@ METHODS = sorted(registry.names("methods"))
 MANY = 50
 
 
-@pytest.mark.parametrize("method", ["prol", "ease", "lae", "slda", "ranpac"])
+@pytest.mark.parametrize("method", ["prol", "ease", "lae", "slda", "ranpac", "derpp"])
 def test_a_command_killed_at_a_random_instant_ends_as_if_it_had_not_been(
     tmp_path: Path, small_vit: str, method: str
 ) -> None:

@@ -81,7 +81,7 @@ def compare(
             method=method,
             dataset=dataset,
             options=options,
-            backbone=backbone,
+            backbone=_backbone_of(method, backbone),
             device=device,
             precision=precision,
             protocol=protocol,
@@ -141,6 +141,14 @@ def _whole_numbers(text: str) -> list[int]:
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"--seeds {text!r} is not a list of whole numbers: write it as 0,1,2")
     return [int(part) for part in parts]
+
+
+def _backbone_of(method: str, asked: str) -> str:
+    """Methods that train a network from scratch stand on their own, beside others on the weights asked for."""
+    from prol import registry
+
+    known = method in registry.names("methods") and registry.method(method).from_scratch
+    return "auto" if known and asked.partition("@")[0] != registry.method(method).default_backbone else asked
 
 
 def _print(comparison: Comparison, plot: Path | None, console: Console) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 from prol.artifacts.atomic import write_file, write_json
 from prol.experiments.one_run import attempt, require_same_plan, sentence_of
 from prol.experiments.side_by_side import settle_side_by_side
-from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, stream_settings
+from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs import Display, Plan, RunFolder
 from prol.runs.display import Silent
-from prol.runs.setup import changes, set_up
+from prol.runs.setup import set_up
 
 SUMMARY, PAGE = "comparison.json", "comparison.md"
 
@@ -140,8 +140,14 @@ def _require_fair(plans: Sequence[Plan], seeds: Sequence[int], jobs: int) -> Non
         raise ValueError(f"seeds {', '.join(map(str, seeds))} hold one twice: give each seed once")
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
+    own: dict[str, Any] = {
+        "method": "",
+        "options": {},
+        "seed": 0,
+        "backbone": "",
+    }  # whether backbones fit is seen when they are open
     for plan in plans:
-        if replace(plan, method="", options={}, seed=0) != replace(plans[0], method="", options={}, seed=0):
+        if replace(plan, **own) != replace(plans[0], **own):
             raise ValueError(
                 f"{name_of(plan)} is planned on another stream than {name_of(plans[0])}: give both the same"
             )
@@ -157,7 +163,7 @@ def _prepare(plans: Mapping[str, Plan]) -> tuple[dict[str, dict[str, Any]], dict
         except Exception as error:
             mistakes[name] = sentence_of(error)
             continue
-        other = _first_difference(config, next(iter(configs.values()), config))
+        other = _first_difference(config, _reference(configs, config))
         if other is None:
             configs[name] = config
         else:
@@ -183,7 +189,7 @@ def _require_room(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> Non
         name = run.path.name.removesuffix(f"-seed{there['seed']}")
         if name in configs:
             require_same_plan({**configs[name], "seed": there["seed"]}, run)
-        difference = _first_difference(there, next(iter(configs.values())))
+        difference = _first_difference(there, _reference(configs, there))
         if difference is not None:
             setting, found, wanted = difference
             raise ValueError(
@@ -191,10 +197,15 @@ def _require_room(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> Non
             )
 
 
+def _reference(configs: Mapping[str, Mapping[str, Any]], otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config that all others are held against: one with a network that all share, if there is such a one."""
+    shared = (config for config in configs.values() if not from_scratch(config))
+    return next(shared, next(iter(configs.values()), otherwise))
+
+
 def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
     """The first setting in which the streams of two configs differ, with both values."""
-    found = changes(stream_settings(one), stream_settings(other))
-    return next(((name, *values) for name, values in found.items()), None)
+    return next(((name, *values) for name, values in stream_differences(one, other).items()), None)
 
 
 def _carry_out(

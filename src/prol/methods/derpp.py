@@ -10,14 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import Contents, Tensors
+from prol.class_rows import Tensors
 from prol.labels import Label
 from prol.learner import State
 from prol.methods.replay import Drawn, ReplayLearner, ReplayOptions
 from prol.parts.views import PARTIAL, apply_views, draw_views
-
-UNKNOWN = torch.nan
-"""The logit of a class that was not met yet when a sample was kept."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,10 @@ class DERPP(ReplayLearner):
         room = 1
         while room < classes:  # by doubling, so that it depends on the number of classes alone
             room *= 2
-        self.memory.add_payload("logits", (room,), self.backbone.dtype, UNKNOWN)
-        if before is not None:
+        self.memory.add_payload("logits", (room,), self.backbone.dtype)
+        if before is None:
+            self.memory.add_payload("known", (), torch.int64)
+        else:
             self.memory.payload["logits"][:, : before.shape[1]] = before
 
     def _draw(self, rows: Tensor) -> Drawn:
@@ -67,34 +66,32 @@ class DERPP(ReplayLearner):
         o = self.options
         logits = self._logits(self._features(apply_views(PARTIAL, images, drawn["views"])))
         values = {"chunk": F.cross_entropy(logits, rows)}
+        kept = self.memory.payload
         if len(drawn["logit_slots"]):
-            kept = self.memory.payload["logits"][drawn["logit_slots"]][:, : logits.shape[1]]
-            values["logits"] = o.alpha * logit_distance(self._seen_again("logit", drawn), kept)
+            then = kept["logits"][drawn["logit_slots"]][:, : logits.shape[1]]
+            known = kept["known"][drawn["logit_slots"]]
+            values["logits"] = o.alpha * logit_distance(self._seen_again("logit", drawn), then, known)
             values["labels"] = o.beta * F.cross_entropy(self._seen_again("label", drawn), drawn["label_rows"])
-        room = self.memory.payload["logits"].shape[1]
-        payload = F.pad(logits.detach(), (0, room - logits.shape[1]), value=UNKNOWN)
-        return values | {"total": torch.stack(list(values.values())).sum()}, {"logits": payload}
+        now = F.pad(logits.detach(), (0, kept["logits"].shape[1] - logits.shape[1]))
+        met = torch.full_like(rows, logits.shape[1])
+        return values | {"total": torch.stack(list(values.values())).sum()}, {"logits": now, "known": met}
 
     def _seen_again(self, which: str, drawn: Mapping[str, Tensor]) -> Tensor:
         recalled = self._recalled(drawn[f"{which}_slots"])
         return self._logits(self._features(apply_views(PARTIAL, recalled, drawn[f"{which}_views"])))
 
-    def contents(self, row: int | None = None) -> Contents:
-        plain = super().contents(row)
-        return Contents(
-            plain.tables,
-            statistics=plain.statistics,
-            samples=plain.samples,
-            traces=plain.traces,
-            take_out=self._take_class_out,
-            merge_refusal="logits kept of two classes are not those of one: classes cannot be merged",
-        )
-
     def _take_class_out(self, tensors: Tensors, meta: dict[str, Any], row: int) -> str:
         said = super()._take_class_out(tensors, meta, row)
-        logits = tensors["memory/logits"]
-        tensors["memory/logits"] = torch.cat([logits[:, :row], logits[:, row + 1 :]], 1)
+        _drop_column(tensors, row)
         return f"{said}, and its logits of the others"
+
+    def _put_classes_together(self, tensors: Tensors, meta: dict[str, Any], source: int, into: int) -> None:
+        super()._put_classes_together(tensors, meta, source, into)
+        # The head's rows become their mean, and logits are linear in them.
+        logits, both = tensors["memory/logits"].clone(), tensors["memory/known"] > max(source, into)
+        logits[:, into] = torch.where(both, (logits[:, source] + logits[:, into]) / 2, logits[:, into])
+        tensors["memory/logits"] = logits
+        _drop_column(tensors, source)
 
     def _state(self) -> State:
         tensors, meta = super()._state()
@@ -108,12 +105,20 @@ class DERPP(ReplayLearner):
         if self.classes:
             room = self.memory.payload["logits"].shape[1]
             saved = tensors["memory/logits"]
-            tensors = tensors | {"memory/logits": F.pad(saved, (0, room - saved.shape[1]), value=UNKNOWN)}
+            tensors = tensors | {"memory/logits": F.pad(saved, (0, room - saved.shape[1]))}
         super()._load_state(tensors, meta)
 
 
-def logit_distance(logits: Tensor, kept: Tensor) -> Tensor:
-    """Mean squared difference of `[n, C]`, over the classes that were met when each sample was kept."""
-    known = ~kept.isnan()
-    differences = torch.where(known, logits - torch.where(known, kept, 0), 0)
-    return differences.square().sum() / known.sum().clamp(min=1)
+def _drop_column(tensors: Tensors, row: int) -> None:
+    logits, known = tensors["memory/logits"], tensors["memory/known"]
+    tensors["memory/logits"] = torch.cat([logits[:, :row], logits[:, row + 1 :]], 1)
+    tensors["memory/known"] = known - (known > row).long()
+
+
+def logit_distance(logits: Tensor, kept: Tensor, known: Tensor) -> Tensor:
+    """Mean squared difference of `[n, C]`, over the first `known` classes `[n]`: those met when a sample was kept.
+
+    What the network said then of others, whose rows nothing had trained, is no target.
+    """
+    counts = torch.arange(logits.shape[1], device=logits.device) < known.unsqueeze(1)
+    return torch.where(counts, logits - kept, 0).square().sum() / counts.sum().clamp(min=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, stdev
@@ -102,9 +102,32 @@ def _most(footprints: list[Content]) -> dict[str, dict[str, int]]:
 def require_same_stream(runs: Sequence[RunFiles]) -> None:
     """Refuses runs on different data, streams or backbones, and runs of one name with different settings."""
     first_of: dict[str, RunFiles] = {}
+    like = next((run for run in runs if not from_scratch(run.config)), runs[0] if runs else None)
     for run in runs:
-        _require_equal(runs[0], run, stream_settings)
-        _require_equal(first_of.setdefault(run.name, run), run, _own_settings)
+        assert like is not None
+        _require_none(like, run, stream_differences(like.config, run.config))
+        first = first_of.setdefault(run.name, run)
+        _require_none(first, run, _differences(_own_settings(first.config), _own_settings(run.config)))
+
+
+def from_scratch(config: Content) -> bool:
+    """Whether the method trained the whole network from weights it drew: then the network is a part of the method."""
+    return bool(config["backbone"].get("from_scratch", False))
+
+
+def stream_differences(one: Content, other: Content) -> dict[str, tuple[Any, Any]]:
+    """Settings that must be the same for numbers to be compared and are not, by dotted name, with both values.
+
+    A network that comes with weights must be the same for all methods that stand on it; one that a method trains from
+    scratch, and how it is computed, is the method's own.
+    """
+    first, second = stream_settings(one), stream_settings(other)
+    if from_scratch(one) or from_scratch(other):
+        first, second = (
+            {name: value for name, value in settings.items() if name.partition(".")[0] not in ("backbone", "precision")}
+            for settings in (first, second)
+        )
+    return _differences(first, second)
 
 
 def stream_settings(config: Content) -> dict[str, Any]:
@@ -129,17 +152,21 @@ def stream_settings(config: Content) -> dict[str, Any]:
 def _own_settings(config: Content) -> dict[str, Any]:
     protocol = config["protocol"]
     told = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
-    return _flat({"method": config["method"], "options": config["options"], **told})
+    network = {"backbone": config["backbone"], "precision": config["precision"]}
+    return _flat({"method": config["method"], "options": config["options"], **told, **network})
 
 
-def _require_equal(one: RunFiles, other: RunFiles, settings: Callable[[Content], dict[str, Any]]) -> None:
-    first, second = settings(one.config), settings(other.config)
-    for name in sorted(first.keys() | second.keys()):
-        if first.get(name) != second.get(name):
-            raise ValueError(
-                f"{one.folder} and {other.folder} cannot be compared: {name} is {first.get(name)!r} in the one and "
-                f"{second.get(name)!r} in the other; keep them in different folders"
-            )
+def _differences(first: Content, second: Content) -> dict[str, tuple[Any, Any]]:
+    names = sorted(first.keys() | second.keys())
+    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
+
+
+def _require_none(one: RunFiles, other: RunFiles, differences: Mapping[str, tuple[Any, Any]]) -> None:
+    for name, (first, second) in differences.items():
+        raise ValueError(
+            f"{one.folder} and {other.folder} cannot be compared: {name} is {first!r} in the one and "
+            f"{second!r} in the other; keep them in different folders"
+        )
 
 
 def _flat(content: Content, above: str = "") -> dict[str, Any]:
@@ -151,8 +178,9 @@ def _flat(content: Content, above: str = "") -> dict[str, Any]:
 
 def describe_stream(runs: Sequence[RunFiles]) -> str:
     """What all runs of a comparison have in common, in one line."""
-    config = runs[0].config
-    protocol, backbone = config["protocol"], config["backbone"]
+    scratch = [run for run in runs if from_scratch(run.config)]
+    config = next((run.config for run in runs if not from_scratch(run.config)), runs[0].config)
+    protocol = config["protocol"]
     seeds = sorted({run.config["seed"] for run in runs})
     versions = sorted({run.config["versions"]["prol"] for run in runs})
     split = ", development split" if config["dataset"].get("development") else ""
@@ -160,6 +188,19 @@ def describe_stream(runs: Sequence[RunFiles]) -> str:
         f"{config['dataset']['name']}{split}: {config['dataset']['train_images']} training and "
         f"{config['dataset']['test_images']} test images, {protocol['tasks']} tasks ({protocol['name']}), chunks of "
         f"{protocol['chunk']}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}, backbone "
-        f"{backbone['name']} {backbone['sha256'][:12]}, {config['device'].partition(':')[0]} {config['precision']}, "
-        f"prol {', '.join(versions)}"
+        f"{_network(config)}, prol {', '.join(versions)}{_own_networks(scratch) if len(scratch) < len(runs) else ''}"
     )
+
+
+def _network(config: Content) -> str:
+    backbone, place = config["backbone"], config["device"].partition(":")[0]
+    known = "trained from scratch" if from_scratch(config) else backbone["sha256"][:12]
+    return f"{backbone['name']} {known}, {place} {config['precision']}"
+
+
+def _own_networks(runs: Sequence[RunFiles]) -> str:
+    """Which methods stand on a network of their own."""
+    networks: dict[str, list[str]] = {}
+    for run in runs:
+        networks.setdefault(_network(run.config), []).append(run.name)
+    return "".join(f"; {', '.join(sorted(set(names)))} on {network}" for network, names in networks.items())
