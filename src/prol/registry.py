@@ -38,6 +38,8 @@ _BUILT_IN = {
         "er": "prol.methods.er:ER",
         "derpp": "prol.methods.derpp:DERPP",
         "er_ace": "prol.methods.er_ace:ERACE",
+        "gdumb": "prol.methods.gdumb:GDumb",
+        "mose": "prol.methods.mose:MOSE",
     },
     "datasets": {
         "digits": "prol.datasets.digits:digits",

@@ -33,6 +33,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "er": REPLAY,
     "derpp": REPLAY,
     "er_ace": REPLAY,
+    "gdumb": {"memory": 8, "epochs": 2, "batch": 4},
+    "mose": REPLAY,
+    "ocm": {**REPLAY, "rotations": 2},
+    "onpro": {**REPLAY, "rotations": 2, "close_pairs": 1},
 }
 """Options that suit so small a network, by the method's name."""
 

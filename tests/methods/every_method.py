@@ -37,6 +37,10 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "er": ("er", REPLAY),
     "derpp": ("derpp", REPLAY),
     "er_ace": ("er_ace", REPLAY),
+    "gdumb": ("gdumb", {"memory": 20, "epochs": 2, "batch": 8}),
+    "mose": ("mose", REPLAY),
+    "ocm": ("ocm", {**REPLAY, "rotations": 2}),
+    "onpro": ("onpro", {**REPLAY, "rotations": 2, "close_pairs": 2}),
 }
 """By its own name, each method as it is, but small."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = METHODS | {

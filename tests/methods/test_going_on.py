@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from every_method import METHODS, REPLAY, backbone_for
+from every_method import METHODS, backbone_for
 from small_streams import pictures, same_state
 
 import prol
@@ -30,7 +30,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "prol, released factor": ("prol", {**TINY_PROL, "similarity_factor": "released"}),
     "prol, without keys": ("prol", {**TINY_PROL, "ablation": "generator"}),
     "prol, without prompts": ("prol", {**TINY_PROL, "ablation": "ft_inter_intra"}),
-    **{name: (name, REPLAY) for name in METHODS if registry.method(name).from_scratch},
+    **{name: case for name, case in METHODS.items() if registry.method(name).from_scratch},
 }
 NAMES = {0: 1, 1: "1", 2: "two", 3: 3, 4: "3", 5: 0, 6: "", 7: -4}
 """Texts and numbers that look alike."""

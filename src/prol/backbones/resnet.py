@@ -124,11 +124,12 @@ class ResNet(nn.Module):
 
     def stages(self, inputs: Tensor, norms: Norms = "eval") -> list[Tensor]:
         """What each of the four stages gives, `[B, W, H, H]`."""
-        with self._computing():
+        with self.computing():
             given = self.model(inputs.to(self.dtype), norms)
         return [stage.to(self.dtype) for stage in given]
 
-    def _computing(self) -> AbstractContextManager[Any]:
+    def computing(self) -> AbstractContextManager[Any]:
+        """The precision of convolutions, for modules of others that are put on stages."""
         if self.precision != "bf16":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
