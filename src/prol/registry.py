@@ -40,6 +40,8 @@ _BUILT_IN = {
         "er_ace": "prol.methods.er_ace:ERACE",
         "gdumb": "prol.methods.gdumb:GDumb",
         "mose": "prol.methods.mose:MOSE",
+        "ocm": "prol.methods.ocm:OCM",
+        "onpro": "prol.methods.onpro:OnPro",
     },
     "datasets": {
         "digits": "prol.datasets.digits:digits",

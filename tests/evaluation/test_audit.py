@@ -13,6 +13,7 @@ import prol
 from evaluation.colour_means import ColourMeans, ColourOptions
 from golden_files import tiny_vit
 from methods.every_method import METHODS, make
+from prol import registry
 from prol.backbones import ViT, evaluation_input
 from prol.evaluation.audit import Audit, audit_learner
 from prol.evaluation.audit_probe import fitting_rows, highest_cosine
@@ -27,8 +28,13 @@ def audited(learner: Learner, **how: Any) -> Audit:
     return audit_learner(learner, **({"images": 16} | how))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_no_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_where_classes_are_added_up(method: str) -> None:
+REPLAY = [method for method in METHODS if registry.method(method).keeps_samples]
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in REPLAY])
+def test_no_other_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_where_classes_are_added_up(
+    method: str,
+) -> None:
     learner = teach(make(method, torch.float32))
     before = learner.state()
     found = audited(learner)
@@ -49,6 +55,19 @@ def test_no_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_where_clas
         if one.name.endswith(("sums", "counts")):
             assert (one.kind, one.grows_with) in {("statistic", "classes"), ("statistic", "not met")}
     assert sum(one.bytes for one in found.tensors) == sum(t.numel() * t.element_size() for t in before[0].values())
+
+
+@pytest.mark.parametrize("method", REPLAY)
+def test_kept_images_are_named_and_counted(method: str) -> None:
+    found = audited(teach(make(method, torch.float32)))
+    assert not found.keeps_no_samples()
+    assert found.samples_stored.count == 20
+    assert found.samples_stored.bytes >= 20 * 3 * 16 * 16
+    assert found.grow_with_samples == ()
+    kinds = {one.name: one.kind for one in found.tensors}
+    assert kinds["memory/images"] == "sample"
+    assert "unknown" not in kinds.values()
+    assert "single samples" in found.findings[0]
 
 
 @pytest.mark.parametrize("memory", [2, "all"])

@@ -24,6 +24,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "prol": {"blocks": 2},
     "prol_plus": {"budget_mb": 4, "blocks": 2},
     "randumb": {"features": 500},
+    "gdumb": {"memory": 30, "epochs": 1},
+    "ocm": {"memory": 30, "replay": 8, "rotations": 2},
+    "onpro": {"memory": 30, "replay": 8, "rotations": 2, "close_pairs": 1},
+    **{name: {"memory": 30, "replay": 8} for name in ("er", "derpp", "er_ace", "mose", "gsa", "esrm")},
     "ranpac": {"features": 2000},  # a checkpoint of 36 MB: large enough to be met while it is written
 }
 
@@ -59,9 +63,9 @@ class Story:
 
 
 def plan_for(backbone: str, method: str, per_class: int) -> Plan:
-    options = SMALL.get(method, {})
     if registry.method(method).from_scratch:
-        backbone, options = "resnet18_cifar@4", {"memory": 30, "replay": 8} | options
+        backbone = "resnet18_cifar@4"
+    options = SMALL.get(method, {})
     return small_plan(backbone, method, options=options, limit_per_class=per_class, checkpoint_every=3, workers=1)
 
 
