@@ -16,11 +16,6 @@ def tiny() -> ViT:
     return tiny_vit()
 
 
-@pytest.fixture
-def small_resnet() -> ResNet:
-    return ResNet(4, size=16, precision="float64")
-
-
 @pytest.fixture(scope="session")
 def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a ViT that sees 32 x 32 pixels as 4 patches."""

@@ -42,6 +42,8 @@ _BUILT_IN = {
         "mose": "prol.methods.mose:MOSE",
         "ocm": "prol.methods.ocm:OCM",
         "onpro": "prol.methods.onpro:OnPro",
+        "esrm": "prol.methods.esrm:ESRM",
+        "gsa": "prol.methods.gsa:GSA",
     },
     "datasets": {
         "digits": "prol.datasets.digits:digits",

@@ -35,6 +35,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "er_ace": REPLAY,
     "gdumb": {"memory": 8, "epochs": 2, "batch": 4},
     "mose": REPLAY,
+    "gsa": REPLAY,
+    "esrm": REPLAY,
     "ocm": {**REPLAY, "rotations": 2},
     "onpro": {**REPLAY, "rotations": 2, "close_pairs": 1},
 }

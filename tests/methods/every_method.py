@@ -39,6 +39,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "er_ace": ("er_ace", REPLAY),
     "gdumb": ("gdumb", {"memory": 20, "epochs": 2, "batch": 8}),
     "mose": ("mose", REPLAY),
+    "gsa": ("gsa", REPLAY),
+    "esrm": ("esrm", REPLAY),
     "ocm": ("ocm", {**REPLAY, "rotations": 2}),
     "onpro": ("onpro", {**REPLAY, "rotations": 2, "close_pairs": 2}),
 }

@@ -24,7 +24,7 @@ from prol.parts.linear_head import LinearHead
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
 from prol.parts.running_statistics import keep_if, noted
-from prol.parts.sample_memory import Choose, SampleMemory, reservoir, with_classes_together, without_class
+from prol.parts.sample_memory import Choose, Insertion, SampleMemory, reservoir, with_classes_together, without_class
 from prol.parts.tasks import TaskClock
 
 _CPU = torch.device("cpu")
@@ -113,6 +113,14 @@ class ReplayLearner(SteppedLearner):
             drawn: what `_draw` gave, on the device.
         """
 
+    def _planned(self, insertion: Insertion) -> Drawn:
+        """What `_keep` takes from the host, of the places chosen for the chunk."""
+        return {"new_slots": insertion.slots}
+
+    def _keep(self, chunk: Tensor, rows: Tensor, drawn: Drawn, payload: dict[str, Tensor], valid: Tensor) -> None:  # noqa: ARG002
+        """On the device: puts the chunk, uint8, into the memory, nothing where `valid`, bool, is not."""
+        self.memory.write(drawn["new_slots"], chunk, payload, valid)
+
     # What it may use there.
 
     def _features(self, images: Tensor, norms: Norms = "train") -> Tensor:
@@ -147,7 +155,7 @@ class ReplayLearner(SteppedLearner):
     def _learn_chunk(self, pixels: Pixels, rows: Tensor) -> None:
         drawn = self._draw(rows)
         insertion = self.memory.plan(rows.tolist(), self.random)
-        drawn = {**drawn, "new_slots": insertion.slots}
+        drawn = {**drawn, **self._planned(insertion)}
         self._names = tuple(drawn)
         made_on = torch.cuda.current_stream(pixels[0].device) if pixels[0].is_cuda else None
         self._step(partial(self._staged_with, pixels, drawn, made_on), upload(rows, self.backbone.device))
@@ -180,7 +188,7 @@ class ReplayLearner(SteppedLearner):
         valid = values["total"].detach().isfinite()
         self._go_down(values["total"], valid)
         keep_if(valid, self._running(), before)
-        self.memory.write(drawn["new_slots"], chunk, payload, valid)
+        self._keep(chunk, rows, drawn, payload, valid)
         return {name: value.detach() for name, value in values.items()}
 
     def _go_down(self, loss: Tensor, valid: Tensor) -> None:

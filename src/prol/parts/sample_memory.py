@@ -54,9 +54,13 @@ def greedy_balance(places: Places, row: int, random: torch.Generator) -> int | N
 
 @dataclass(frozen=True)
 class Insertion:
-    """Where the samples of one chunk go, `[B]`, and the memory's places afterwards."""
+    """Where the samples of one chunk go, `[B]`, and the memory's places afterwards.
+
+    `named` `[B]` are the slots as they were chosen: one that was chosen again later in the chunk is there twice.
+    """
 
     slots: Tensor
+    named: Tensor
     after: Places
 
 
@@ -83,9 +87,11 @@ class SampleMemory:
         """Chooses a slot for each sample of a chunk, one after the other: the same for any size of chunk."""
         places = replace(self.places, rows=self.places.rows.clone())
         slots: list[int] = []
+        named: list[int] = []
         for row in rows:
             slot = self.choose(places, row, random)
             places = replace(places, met=places.met + 1)
+            named.append(self.capacity if slot is None else slot)
             if slot is None:
                 slots.append(self.capacity)
                 continue
@@ -93,7 +99,7 @@ class SampleMemory:
             slots.append(slot)
             places.rows[slot] = row
             places = replace(places, filled=max(places.filled, slot + 1))
-        return Insertion(torch.tensor(slots), places)
+        return Insertion(torch.tensor(slots), torch.tensor(named), places)
 
     def write(self, slots: Tensor, images: Tensor, payload: Mapping[str, Tensor], valid: Tensor) -> None:
         """On the device: puts a chunk's images, uint8, into slots `[B]`; nothing where `valid`, bool, is not."""
@@ -102,6 +108,19 @@ class SampleMemory:
         self.images[self.capacity].zero_()
         for name, values in payload.items():
             self.payload[name].index_copy_(0, slots, values.to(self.payload[name]))
+
+    def move(self, slots: Tensor, source: Tensor, images: Tensor, payload: Mapping[str, Tensor], valid: Tensor) -> None:
+        """On the device: writes slots `[n]` with what `source` `[n]` names; nothing where `valid`, bool, is not.
+
+        A source is a slot as it is before, or `capacity + 1 + i` for sample i of the chunk. `payload` is all there is.
+        """
+        slots = torch.where(valid, slots, self.capacity)
+        inside, new = source.clamp(max=self.capacity), (source - self.capacity - 1).clamp(min=0)
+        is_new = source > self.capacity
+        for home, given in [(self.images, images), *((self.payload[name], payload[name]) for name in self.payload)]:
+            chosen = is_new.view(-1, *[1] * (home.ndim - 1))
+            home.index_copy_(0, slots, torch.where(chosen, given[new].to(home), home[inside]))
+            home[self.capacity].zero_()
 
     def commit(self, insertion: Insertion) -> None:
         """On the host: the step that wrote has been taken."""
