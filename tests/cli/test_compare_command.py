@@ -32,6 +32,9 @@ def test_one_table_is_printed_best_first_and_printed_again_from_the_files(
     code, again, errors = command("compare", "--table", "--out", str(out))
     assert (code, errors) == (0, "")
     assert again in text
+    kept = tmp_path / "kept.svg"
+    assert command("compare", "--table", "--out", str(out), "--plot-memory", str(kept)).code == 0
+    assert all(words in kept.read_text() for words in ("ncm", "head_only:inter=0,intra=1", "keeps no sample"))
     assert all(word in again for word in ("ncm", "inter=0 intra=1", "FAA", "A_AUC", "images/s", "boundaries", "none"))
 
 
@@ -96,6 +99,7 @@ def _require_no_process_left(group: int) -> None:
         (("compare", "prol", "lr=0.1", "digits"), "'lr=0.1' is not a method: write its options behind a colon"),
         (("compare", "ncm", "digits", "--jobs", "0"), "jobs must be at least 1, got 0"),
         (("compare", "ncm", "digits", "--plot", "lines.doc"), "must end in .png or .svg"),
+        (("compare", "ncm", "digits", "--plot-memory", "kept.doc"), "must end in .png or .svg"),
         (("compare", "--table"), "give --out DIR and nothing to run"),
         (("compare", "ncm", "digits", "--table", "--out", "x"), "give --out DIR and nothing to run"),
         (("compare", "--table", "--out", "nowhere"), "nowhere does not exist"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,11 @@ def test_the_table_states_what_was_stored_and_told() -> None:
     )
     text = printed(rows)
     first, second = (line.split() for line in text.splitlines()[4:6])
-    assert first == ["ncm", "61.00", "70.50", "19.00", "1,204", "0", "0", "1.93", "k", "none", "boundaries,"]
+    assert first[:9] == ["ncm", "61.00", "70.50", "19.00", "1,204", "0", "0", "1.93", "k"]
+    assert first[9:] == ["none", "15.4", "kB", "boundaries,"]
     assert second == ["±1.41", "±0.71", "±1.41", "15.4", "kB", "classes"]
     first, second, third = (line.split() for line in text.splitlines()[6:9])
-    assert first == ["er", "50.00", "65.00", "30.00", "9.9", "11.2", "M", "0", "0", "500", "boundaries"]
+    assert first == ["er", "50.00", "65.00", "30.00", "9.9", "11.2", "M", "0", "0", "500", "6.14", "MB", "boundaries"]
     assert second == ["memory=500", "44.8", "MB", "6.14", "MB"]
     assert third == ["(seed", "0", "only)"]
     assert "A_AUC" not in text
@@ -97,7 +99,7 @@ def test_the_page_holds_every_row_and_what_is_missing() -> None:
     assert "seeds 0, 2, backbone builtin 63fb1a20a19e, cpu float32, prol 0.1.0." in page
     assert (
         "| `ncm` | 0, 2 | 75.00 ± 7.07 | 82.50 ± 3.54 | 15.00 ± 7.07 | 100 | 0 | 0 | 1.93 k (15.4 kB) | none | "
-        "boundaries, classes |" in page
+        "15.4 kB | boundaries, classes |" in page
     )
     assert page.endswith("## Not finished\n\n- er-seed0: the loss is not finite\n")
 
@@ -138,3 +140,19 @@ def test_the_comparison_is_drawn_with_one_line_a_method(tmp_path: Path) -> None:
     assert drawn.count("FillBetween") == 9
     with pytest.raises(ValueError, match=r"\.png or \.svg"):
         plot_comparison(compare_runs(runs), "digits", tmp_path / "lines.pdf")
+
+
+def test_bytes_kept_are_those_of_all_that_is_kept_in_the_largest_run() -> None:
+    kept = {"parameters_stored": (10, 40), "statistics_stored": (20, 160), "samples_stored": (2, 600)}
+    less = {"parameters_stored": (90, 360), "trained_now": (90, 360)}
+    rows = compare_runs(
+        [finished_run("er-seed0", 0, method="er", stored=kept), finished_run("er-seed1", 1, method="er", stored=less)]
+    )
+    assert rows[0].bytes_kept == 800
+    assert "| 2 (600 B) | 800 B |" in comparison_markdown("digits: few", rows, [])
+
+
+def test_a_run_without_its_times_has_no_speed() -> None:
+    row = compare_runs([replace(finished_run("ncm-seed0"), timing=None)])[0]
+    assert row.images_per_second is None
+    assert "| - | 0 | 0 | 0 | none |" in comparison_markdown("digits: few", [row], [])

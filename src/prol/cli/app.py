@@ -17,6 +17,7 @@ from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
 from prol.cli.models import export, predict
 from prol.cli.rate_curve import rate_curve
+from prol.cli.report import report
 from prol.cli.run import resume, run
 from prol.cli.serve import serve
 from prol.cli.sharing import onnx, pull, push
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 learning, keeping = (run, resume, show), (export, predict, serve, audit, onnx, push, pull)
-for verb in (*learning, *keeping, compare, rate_curve, params, methods, datasets, streams):
+for verb in (*learning, *keeping, compare, report, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 app.add_typer(classes, name="classes")

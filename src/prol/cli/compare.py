@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,17 @@ FAILED = 1
 _WIDE_ENOUGH = 200
 
 
+@dataclass(frozen=True)
+class Pictures:
+    """Where pictures are wanted."""
+
+    history: Path | None
+    memory: Path | None
+
+    def files(self) -> list[Path]:
+        return [file for file in (self.history, self.memory) if file is not None]
+
+
 def compare(
     methods: Annotated[
         list[str] | None,
@@ -32,6 +44,9 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-DATASET by default.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs at work at the same time, each a process.")] = 1,
     plot: Annotated[Path | None, typer.Option(help="Also draw accuracy after each task to this .png or .svg.")] = None,
+    plot_memory: Annotated[
+        Path | None, typer.Option(help="Also draw final accuracy against bytes kept to this .png or .svg.")
+    ] = None,
     table: Annotated[bool, typer.Option("--table", help="Only print the table of the runs in --out again.")] = False,
     backbone: a.Backbone = "auto",
     device: a.Device = "auto",
@@ -65,13 +80,14 @@ def compare(
     from prol.runs import Plan, display_for
 
     console = output()
-    if plot is not None:
+    pictures = Pictures(plot, plot_memory)
+    for file in pictures.files():
         require_matplotlib()  # what keeps the picture from being drawn should be known before the runs
-        check_figure_file(plot)
+        check_figure_file(file)
     if table:
         if methods or dataset or out is None:
             raise ValueError("--table prints the runs of a folder again: give --out DIR and nothing to run")
-        _print(read_comparison(out), plot, console)
+        _print(read_comparison(out), pictures, console)
         return
     if not methods or dataset is None:
         raise ValueError("give at least one method and, last, the data set: prol compare ncm head_only digits")
@@ -114,7 +130,7 @@ def compare(
     except KeyboardInterrupt:
         console.print("stopped: the same command goes on from here", soft_wrap=True)
         raise
-    _print(comparison, plot, console)
+    _print(comparison, pictures, console)
     console.print(f"Runs, comparison.json and comparison.md written to {folder}", soft_wrap=True)
     if comparison.failures:
         raise typer.Exit(FAILED)
@@ -151,9 +167,10 @@ def _backbone_of(method: str, asked: str) -> str:
     return "auto" if known and asked.partition("@")[0] != registry.method(method).default_backbone else asked
 
 
-def _print(comparison: Comparison, plot: Path | None, console: Console) -> None:
+def _print(comparison: Comparison, pictures: Pictures, console: Console) -> None:
     from prol.report.comparison_plot import plot_comparison
     from prol.report.comparison_table import comparison_table, notes
+    from prol.report.memory_plot import memory_picture
 
     for line in comparison.failure_lines():
         typer.echo(f"prol: {line}", err=True)
@@ -167,6 +184,10 @@ def _print(comparison: Comparison, plot: Path | None, console: Console) -> None:
     console.print(comparison_table(comparison.rows))
     for note in notes(comparison.rows):
         console.print(note, soft_wrap=True)
-    if plot is not None:
-        plot_comparison(comparison.rows, comparison.headline.partition(", backbone")[0], plot)
-        console.print(f"Picture written to {plot}", soft_wrap=True)
+    title = comparison.headline.partition(", backbone")[0]
+    if pictures.history is not None:
+        plot_comparison(comparison.rows, title, pictures.history)
+    if pictures.memory is not None:
+        memory_picture(comparison.rows, title).write(pictures.memory)
+    for file in pictures.files():
+        console.print(f"Picture written to {file}", soft_wrap=True)

@@ -10,6 +10,9 @@ from typing import Any
 
 Content = Mapping[str, Any]
 
+KEPT = ("parameters_stored", "statistics_stored", "samples_stored")
+"""What a learner keeps besides the frozen backbone."""
+
 
 @dataclass(frozen=True)
 class RunFiles:
@@ -18,13 +21,17 @@ class RunFiles:
     folder: str
     config: Content
     result: Content
-    timing: Content
+    timing: Content | None
     side_by_side: bool = False
     """Whether other runs of the comparison were at work at the same time, so that its speed says little."""
+    label: str | None = None
+    """What it is called where its folder's name will not do."""
 
     @property
     def name(self) -> str:
         """The method with the options it was given, as on the command line."""
+        if self.label is not None:
+            return self.label
         spelt, method = self.folder.removesuffix(f"-seed{self.config['seed']}"), self.config["method"]
         return f"{method}:{spelt.removeprefix(f'{method}-')}" if spelt.startswith(f"{method}-") else spelt
 
@@ -44,7 +51,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """One method of a comparison. Accuracies are in percent, `history` holds the average accuracy after each task."""
+    """One method of a comparison. Accuracies are in percent, `history` holds the average accuracy after each task.
+
+    `bytes_kept` is all that is kept besides the frozen backbone: parameters, statistics and samples.
+    """
 
     name: str
     method: str
@@ -55,9 +65,10 @@ class Row:
     forgetting: Spread
     a_auc: Spread | None
     history: tuple[Spread, ...]
-    images_per_second: float
+    images_per_second: float | None
     side_by_side: bool
     footprint: Content
+    bytes_kept: int
     told_boundaries: bool
     told_classes: bool
 
@@ -73,6 +84,7 @@ def compare_runs(runs: Sequence[RunFiles]) -> list[Row]:
 def _row(name: str, runs: list[RunFiles]) -> Row:
     results = [run.result for run in runs]
     points = [result["anytime"]["a_auc"] for result in results]
+    speeds = [run.timing["train_images_per_second"] for run in runs if run.timing is not None]
     return Row(
         name=name,
         method=runs[0].config["method"],
@@ -83,9 +95,10 @@ def _row(name: str, runs: list[RunFiles]) -> Row:
         forgetting=Spread.of([result["metrics"]["forgetting"] for result in results]),
         a_auc=None if None in points else Spread.of(points),
         history=tuple(map(Spread.of, zip(*(r["metrics"]["average_accuracy"] for r in results), strict=True))),
-        images_per_second=fmean(run.timing["train_images_per_second"] for run in runs),
+        images_per_second=fmean(speeds) if speeds else None,
         side_by_side=any(run.side_by_side for run in runs),
         footprint=_most([result["footprint"] for result in results]),
+        bytes_kept=max(sum(result["footprint"][kind]["bytes"] for kind in KEPT) for result in results),
         told_boundaries=any(result["told"]["task_boundaries"] for result in results),
         told_classes=any(result["told"]["classes_of_next_task"] for result in results),
     )
@@ -107,7 +120,7 @@ def require_same_stream(runs: Sequence[RunFiles]) -> None:
         assert like is not None
         _require_none(like, run, stream_differences(like.config, run.config))
         first = first_of.setdefault(run.name, run)
-        _require_none(first, run, _differences(_own_settings(first.config), _own_settings(run.config)))
+        _require_none(first, run, _differences(own_settings(first.config), own_settings(run.config)))
 
 
 def from_scratch(config: Content) -> bool:
@@ -149,7 +162,8 @@ def stream_settings(config: Content) -> dict[str, Any]:
     )
 
 
-def _own_settings(config: Content) -> dict[str, Any]:
+def own_settings(config: Content) -> dict[str, Any]:
+    """What must be the same for runs to be of one method, by dotted name."""
     protocol = config["protocol"]
     told = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
     network = {"backbone": config["backbone"], "precision": config["precision"]}

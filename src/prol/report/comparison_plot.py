@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prol.report.comparison import Row
-from prol.report.figures import check_figure_file, require_matplotlib
-
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is lost on white.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
-_LINES = ("-", "--", ":", "-.")
-_MARKERS = "osD^vP*X"
+from prol.report.figures import COLOURS, LINES, MARKERS, check_figure_file, require_matplotlib
 
 
 def plot_comparison(rows: Sequence[Row], title: str, file: Path) -> None:
@@ -20,11 +15,11 @@ def plot_comparison(rows: Sequence[Row], title: str, file: Path) -> None:
     figure = require_matplotlib()(figsize=(10, max(4.2, 0.25 * len(rows) + 1)), layout="constrained")
     axes = figure.subplots()
     for number, row in enumerate(rows):
-        colour, line = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
+        colour, line = COLOURS[number % len(COLOURS)], LINES[number // len(COLOURS) % len(LINES)]
         tasks = list(range(1, len(row.history) + 1))
         means = [spread.mean for spread in row.history]
         widths = [spread.deviation or 0.0 for spread in row.history]
-        marker = _MARKERS[number % len(_MARKERS)]
+        marker = MARKERS[number % len(MARKERS)]
         label = f"{row.name}, {row.faa.mean:.1f}".replace("$", r"\$")  # no name is read as a formula
         axes.plot(tasks, means, color=colour, linestyle=line, marker=marker, markersize=4, label=label)
         if any(widths):

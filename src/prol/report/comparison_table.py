@@ -26,6 +26,7 @@ def comparison_table(rows: Sequence[Row]) -> Table:
             _speed(row),
             *(_amount(row.footprint[kind], "\n{}") for kind in _STORED),
             _samples(row.footprint["samples_stored"], "\n{}"),
+            readable(row.bytes_kept, "B"),
             _told(row, ",\n"),
         )
     return table
@@ -45,6 +46,7 @@ def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[s
             _speed(row),
             *(_amount(row.footprint[kind], " ({})") for kind in _STORED),
             _samples(row.footprint["samples_stored"], " ({})"),
+            readable(row.bytes_kept, "B"),
             _told(row, ", "),
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -58,7 +60,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
     """What must be known to read the table."""
     said = [
         "Accuracies and forgetting in %, as mean ± sample deviation over seeds. Amounts are those during the last "
-        "task, besides the frozen backbone and the optimiser's moments."
+        "task, besides the frozen backbone and the optimiser's moments; bytes kept are those of parameters, statistics "
+        "and samples together."
     ]
     if any(row.side_by_side for row in rows):
         said.append(f"{_BESIDE} Other runs were at work at the same time: alone it is faster.")
@@ -83,7 +86,8 @@ _STORED = ("trained_now", "parameters_stored", "statistics_stored")
 def _titles(rows: Sequence[Row], gap: str) -> list[str]:
     measures = ["FAA", "CAA", "forgetting"] + ["A_AUC"] * any(row.a_auc for row in rows)
     amounts = [f"{kind}{gap}stored" for kind in ("parameters", "statistics")]
-    return ["method", *measures, f"images/s{gap}learning", f"trained{gap}now", *amounts, f"samples{gap}kept", "told"]
+    kept = [f"{kind}{gap}kept" for kind in ("samples", "bytes")]
+    return ["method", *measures, f"images/s{gap}learning", f"trained{gap}now", *amounts, *kept, "told"]
 
 
 def _measures(row: Row, rows: Sequence[Row]) -> list[Spread | None]:
@@ -105,6 +109,8 @@ def _spread(spread: Spread | None, gap: str) -> str:
 
 
 def _speed(row: Row) -> str:
+    if row.images_per_second is None:
+        return "-"
     digits = 0 if row.images_per_second >= 10 else 1
     return f"{row.images_per_second:,.{digits}f}{_BESIDE if row.side_by_side else ''}"
 

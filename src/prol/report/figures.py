@@ -7,6 +7,12 @@ from typing import Any
 
 # Blue, orange and a colour map that people with any kind of colour vision can tell apart.
 BLUE, ORANGE, COLOUR_MAP = "#0072B2", "#E69F00", "cividis"
+INK, QUIET, LINE = "#1C2027", "#5B626E", "#D5D7DB"
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is lost on white.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", INK)
+MARKERS = "osD^vP*X"
+LINES = ("-", "--", ":", "-.")
 
 
 def check_figure_file(file: Path) -> None:

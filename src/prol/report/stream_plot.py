@@ -42,24 +42,25 @@ def plot_stream(
     if class_names is not None and len(class_names) != len(counts):
         raise ValueError(f"{len(counts)} classes need as many names, got {len(class_names)}")
     figure_kind = require_matplotlib()
-    figure = figure_kind(figsize=(8, _height(len(counts))), layout="constrained")
+    figure = figure_kind(figsize=(8, height_of(len(counts))), layout="constrained")
     axes = figure.subplots()
-    _draw_presence(figure, axes, counts)
+    draw_presence(figure, axes, counts, int(counts.sum()))
     for start in task_starts[1:]:
         axes.axvline(start, color="black", linewidth=0.5)
-    _name_classes(axes, class_names)
+    name_classes(axes, class_names)
     axes.set(xlabel="samples so far", ylabel="classes, by task")
     # A class or a file may be called anything: no name is read as a formula.
     axes.set_title(title, parse_math=False)
     figure.savefig(file, dpi=_DOTS_AN_INCH)
 
 
-def _height(classes: int) -> float:
+def height_of(classes: int) -> float:
     """Inches: room for a line of text a class where classes are named, for a row of dots up to a thousand of them."""
     return max(3.2, 0.2 * classes) if classes <= _MOST_NAMED_CLASSES else min(4 + classes / 160, 10)
 
 
-def _draw_presence(figure: Any, axes: Any, counts: NDArray[np.int64]) -> None:
+def draw_presence(figure: Any, axes: Any, counts: NDArray[np.int64], samples: int) -> None:
+    """Classes as rows over a stream of so many samples."""
     shares = 100 * counts / np.maximum(counts.sum(axis=0), 1)
     # A few stretches of very few classes must not leave all others without colour.
     most = np.percentile(shares[shares > 0], 99)
@@ -70,12 +71,13 @@ def _draw_presence(figure: Any, axes: Any, counts: NDArray[np.int64]) -> None:
         vmax=most,
         aspect="auto",
         interpolation="nearest",
-        extent=(0, int(counts.sum()), len(counts), 0),
+        extent=(0, samples, len(counts), 0),
     )
     extend = "max" if shares.max() > most else "neither"
     figure.colorbar(image, ax=axes, extend=extend, label="share of the samples then, %")
 
 
-def _name_classes(axes: Any, names: Sequence[str] | None) -> None:
+def name_classes(axes: Any, names: Sequence[str] | None) -> None:
+    """Names beside their rows, where there is room."""
     if names is not None and len(names) <= _MOST_NAMED_CLASSES:
         axes.set_yticks(np.arange(len(names)) + 0.5, names, parse_math=False, fontsize=8)

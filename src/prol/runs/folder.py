@@ -53,6 +53,7 @@ class RunFolder:
         self.path = Path(path)
         self.config = self.path / "config.json"
         self.split = self.path / "split.json"
+        self.stream = self.path / "stream.json"
         self.events = self.path / "events.jsonl"
         self.result = self.path / "result.json"
         self.steps = self.path / "steps.json"

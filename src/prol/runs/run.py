@@ -24,6 +24,7 @@ from prol.runs.log import EventLog
 from prol.runs.plan import Plan
 from prol.runs.setup import FORMAT, Setup, require_same, set_up
 from prol.runs.step_times import logged_step_seconds
+from prol.runs.stream_file import stream_content
 
 Listener = Callable[[Event, float], None]
 
@@ -32,8 +33,8 @@ def start(plan: Plan, out: str | Path | None = None, display: Display | None = N
     """Carries out a plan in a new folder, `runs/METHOD-DATASET-seedN` when none is given.
 
     Returns:
-        The folder, with `config.json`, `events.jsonl`, `result.json`, `timing.json`, `checkpoint/` and `model/`,
-        and `split.json` where the data were cut here.
+        The folder, with `config.json`, `stream.json`, `events.jsonl`, `result.json`, `timing.json`, `checkpoint/` and
+        `model/`, and `split.json` where the data were cut here.
     """
     if out is not None:
         RunFolder(out).require_free()
@@ -45,6 +46,7 @@ def start(plan: Plan, out: str | Path | None = None, display: Display | None = N
             folder.require_free()
             with folder.writing():
                 write_json(folder.config, setup.config)
+                write_json(folder.stream, stream_content(setup))
                 if setup.dataset.cut is not None:
                     write_json(folder.split, cut_content(setup.dataset.cut))
             _carry_out(folder, setup, setup.config, display or Silent())

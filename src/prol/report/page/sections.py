@@ -1,0 +1,208 @@
+"""Runs on one stream belong together: what they come to, and what they are called there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prol.report.comparison import (
+    Content,
+    Row,
+    RunFiles,
+    compare_runs,
+    describe_stream,
+    from_scratch,
+    own_settings,
+    stream_differences,
+    stream_settings,
+)
+from prol.report.page.reading import Found, LeftOut, ReadRun
+
+_LONGEST_HASH, _LONGEST_LIST = 12, 8
+_IMPLIED = ("dataset.labels_sha256", "dataset.train_images", "dataset.test_images", "dataset.classes")
+"""What differs because something else does."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """All runs on one stream; `key` names its files, `runs_of[name]` are a row's runs by seed."""
+
+    key: str
+    title: str
+    headline: str
+    rows: list[Row]
+    runs_of: Mapping[str, list[ReadRun]]
+
+    @property
+    def first(self) -> ReadRun:
+        """The run whose stream is drawn: of the best method, with its lowest seed."""
+        return self.runs_of[self.rows[0].name][0]
+
+
+def sections_of(found: Found) -> tuple[list[Section], list[LeftOut]]:
+    """One section a stream in the order in which they were found; and which runs were left out as doubles."""
+    doubles: list[LeftOut] = []
+    streams = [_without_doubles(runs, doubles) for runs in _by_stream(found.runs)]
+    titles = _told_apart(streams)
+    sections: list[Section] = []
+    for title, runs in zip(titles, streams, strict=True):
+        named = _named(runs)
+        rows = compare_runs([run.files for run in named])
+        ordered = sorted(named, key=lambda run: run.files.config["seed"])
+        runs_of = {row.name: [run for run in ordered if run.files.name == row.name] for row in rows}
+        key = _file_name(title, {section.key for section in sections})
+        sections.append(Section(key, title, describe_stream([run.files for run in ordered]), rows, runs_of))
+    return sections, doubles
+
+
+def printable(text: object) -> str:
+    """Names come from strangers' files: none may turn the direction of text or break a picture's file."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text))
+
+
+def _grouped(runs: Sequence[ReadRun], key: Callable[[ReadRun], str]) -> list[list[ReadRun]]:
+    groups: dict[str, list[ReadRun]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return list(groups.values())
+
+
+def _by_stream(runs: Sequence[ReadRun]) -> list[list[ReadRun]]:
+    """Runs of one stream and backbone; those that trained a network of their own join the first of their stream."""
+    groups = _grouped([run for run in runs if not from_scratch(run.files.config)], _stream_key)
+    for run in (run for run in runs if from_scratch(run.files.config)):
+        config = run.files.config
+        fitting = (group for group in groups if not stream_differences(group[0].files.config, config))
+        group = next(fitting, None)
+        if group is None:
+            groups.append([run])
+        else:
+            group.append(run)
+    return groups
+
+
+def _stream_key(run: ReadRun) -> str:
+    return json.dumps(stream_settings(run.files.config), sort_keys=True, default=str)
+
+
+def _method_key(run: ReadRun) -> str:
+    return json.dumps(own_settings(run.files.config), sort_keys=True, default=str)
+
+
+def _without_doubles(runs: Sequence[ReadRun], doubles: list[LeftOut]) -> list[ReadRun]:
+    """A seed counts once: the same method with the same options and seed again would weigh twice in a mean."""
+    first: dict[tuple[str, int], ReadRun] = {}
+    for run in runs:
+        kept = first.setdefault((_method_key(run), run.files.config["seed"]), run)
+        if kept is not run:
+            doubles.append(LeftOut(str(run.place), f"it has method, options, stream and seed of {kept.place}"))
+    return list(first.values())
+
+
+def _named(runs: Sequence[ReadRun]) -> list[ReadRun]:
+    """Gives runs of one method with the same options one name, and others another."""
+    groups = _grouped(runs, _method_key)
+    names = [printable(_own_name(group[0].files)) for group in groups]
+    for name in {name for name in names if names.count(name) > 1}:
+        alike = [number for number, other in enumerate(names) if other == name]
+        settings = [own_settings(groups[number][0].files.config) for number in alike]
+        for number, difference in zip(alike, _differences(settings), strict=True):
+            names[number] = f"{name} ({printable(difference)})"
+    return [
+        replace(run, files=replace(run.files, label=name))
+        for name, group in zip(names, groups, strict=True)
+        for run in group
+    ]
+
+
+def _own_name(files: RunFiles) -> str:
+    """As the folder of a comparison has it; a folder that `prol run` named says nothing but the method."""
+    config = files.config
+    usual = f"{config['method']}-{config['dataset']['name']}-seed{config['seed']}"
+    if re.fullmatch(rf"{re.escape(usual)}(-\d+)?", files.folder):
+        return str(config["method"])
+    return files.name
+
+
+def _told_apart(streams: Sequence[Sequence[ReadRun]]) -> list[str]:
+    """A short title for each stream, with what is unusual about it among others of the same title."""
+    configs = [runs[0].files.config for runs in streams]
+    titles = [_plain_title(config) for config in configs]
+    whole = list(titles)
+    for title in dict.fromkeys(titles):
+        alike = [number for number, other in enumerate(titles) if other == title]
+        settings = [stream_settings(configs[number]) for number in alike]
+        for number, unusual in zip(alike, _unusual(settings), strict=True):
+            wanted = f"{title} ({unusual})" if unusual else title
+            whole[number] = _not_taken(wanted, [whole[other] for other in alike if other < number])
+    return [printable(title) for title in whole]
+
+
+def _plain_title(config: Content) -> str:
+    protocol, rate = config["protocol"], (config["clock"] or {}).get("rate")
+    waiting = "" if rate is None else f", {rate} images a second"
+    return f"{config['dataset']['name']}: {protocol['name']}, {protocol['tasks']} tasks{waiting}"
+
+
+def _not_taken(title: str, taken: Sequence[str]) -> str:
+    count = sum(other.startswith(title) for other in taken)
+    return f"{title}, again ({count + 1})" if title in taken else title
+
+
+def _unusual(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each of some settings, those values that most of them do not have."""
+    names = sorted({name for one in settings for name in one})
+    usual = {name: Counter(_written(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
+    said = []
+    for one in settings:
+        unlike = [name for name in names if _written(one.get(name)) != usual[name]]
+        plain = [name for name in unlike if name not in _IMPLIED]
+        said.append(", ".join(_setting(name, one) for name in plain or unlike))
+    return said
+
+
+def _differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each of some settings, those values in which they are not all alike."""
+    names = sorted({name for one in settings for name in one})
+    unlike = [name for name in names if len({_written(one.get(name)) for one in settings}) > 1]
+    return [", ".join(_setting(name, one) for name in unlike) for one in settings]
+
+
+def _setting(name: str, settings: Mapping[str, Any]) -> str:
+    return f"{name.rpartition('.')[2].replace('_', ' ')} {shown(settings.get(name))}"
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def shown(value: Any) -> str:
+    """A number or word as it is, a hash by its beginning, a long list by its length.
+
+    >>> shown(None), shown(True), shown([1, 2]), shown([0.1] * 100), shown("63fb1a20a19ea6abb750c3b2665615ce")
+    ('none', 'true', '[1, 2]', '100 values', '63fb1a20a19e')
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list) and len(value) > _LONGEST_LIST:
+        return f"{len(value)} values"
+    text = str(value)
+    return text[:_LONGEST_HASH] if re.fullmatch(r"[0-9a-f]{32,}", text) else text
+
+
+def _file_name(title: str, taken: set[str]) -> str:
+    """A title as the name of a folder that no other section has.
+
+    >>> _file_name("digits: disjoint, 5 tasks", set()), _file_name("../??", {"stream"})
+    ('digits-disjoint-5-tasks', 'stream-2')
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80] or "stream"
+    number = 2
+    unique = name
+    while unique in taken:
+        unique, number = f"{name}-{number}", number + 1
+    return unique

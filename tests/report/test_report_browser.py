@@ -1,0 +1,103 @@
+"""The report in a real browser: it fits a phone, and nothing in it complains, loads or runs that should not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+
+from prol.report.page import find_runs, sections_of, write_page
+from report.run_folders import RESULTS, write_run
+from serve.page_browser import MISSING_BROWSER, browser, browser_is_there, console_errors, requested_hosts, show_as
+
+in_a_browser = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real runs beside one of long and evil names and one with many tasks."""
+    folder, evil = tmp_path_factory.mktemp("runs"), "<script>document.title='run'</script>"
+    write_run(
+        folder / f"m-{'long' * 30}=1-seed0",
+        method="m",
+        options={"x" * 200: evil},
+        tasks=25,
+        history=tuple(90.0 - task for task in range(25)),
+        classes=[evil, "w" * 300, *(f"class {number}" for number in range(198))],
+    )
+    sections, _ = sections_of(find_runs([folder, RESULTS / "cifar100_iblurry"]))
+    file = folder / "report.html"
+    write_page(sections, [], file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory, page: Path) -> Iterator[WebDriver]:
+    with browser(tmp_path_factory.mktemp("profile")) as driver:
+        driver.get(page.as_uri())
+        yield driver
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_wider_than_the_window_but_tables_in_their_boxes(
+    chromium: WebDriver, width: int, dark: bool
+) -> None:
+    show_as(chromium, (width, 900), dark)
+    chromium.execute_script("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    assert chromium.execute_script("return document.documentElement.scrollWidth") == width
+    outside = chromium.execute_script(
+        "return [...document.querySelectorAll('body *')].filter((one) => !one.closest('table')"
+        " && !one.closest('svg *') && one.getBoundingClientRect().right > innerWidth + 0.5).map((one) => one.outerHTML)"
+    )
+    assert outside == []
+    pictures = chromium.find_elements(By.TAG_NAME, "svg")
+    assert len(pictures) > 15
+    assert all(picture.size["width"] > 250 and picture.size["height"] > 60 for picture in pictures)
+
+
+@in_a_browser
+def test_words_in_pictures_can_be_read_on_a_phone(chromium: WebDriver) -> None:
+    show_as(chromium, (390, 900), dark=False)
+    heights = chromium.execute_script(
+        "return [...document.querySelectorAll('svg')].map((one) => one.getBoundingClientRect().width"
+        " / one.viewBox.baseVal.width * Math.min(...[...one.querySelectorAll('text')]"
+        ".map((text) => parseFloat(getComputedStyle(text).fontSize))))"
+    )
+    assert min(heights) > 7.5
+
+
+@in_a_browser
+def test_it_loads_nothing_complains_of_nothing_and_runs_no_name(chromium: WebDriver, page: Path) -> None:
+    console_errors(chromium), requested_hosts(chromium)
+    chromium.get(page.as_uri())
+    assert console_errors(chromium) == []
+    assert requested_hosts(chromium) == {""}  # the file itself
+    assert chromium.title == "Report on digits, cifar100"
+
+
+@in_a_browser
+def test_a_click_on_a_title_sorts_the_table(chromium: WebDriver) -> None:
+    show_as(chromium, (1280, 900), dark=False)
+
+    def column(number: int) -> list[str]:
+        rows = chromium.find_elements(By.CSS_SELECTOR, "#table-under-test tbody tr")
+        return [row.find_elements(By.XPATH, "*")[number].text for row in rows]
+
+    chromium.execute_script(
+        "[...document.querySelectorAll('table')].filter((one) => one.ariaLabel.startsWith('Best'))[1].id"
+        " = 'table-under-test'"
+    )
+    first = column(0)
+    title = chromium.find_element(By.CSS_SELECTOR, "#table-under-test th:nth-child(4)")
+    button = title.find_element(By.TAG_NAME, "button")
+    chromium.execute_script("arguments[0].click(); arguments[0].click()", button)
+    assert title.get_attribute("aria-sort") == "ascending"
+    forgetting = [float(text.split()[0]) for text in column(3)]
+    assert forgetting == sorted(forgetting)
+    assert sorted(column(0)) == sorted(first)
+    assert column(0) != first
