@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prol.cli.compare import read_method
+from prol.experiments.method_words import read_method
 from runs.small_runs import environment
 
 

@@ -22,6 +22,7 @@ from prol.cli.run import resume, run
 from prol.cli.serve import serve
 from prol.cli.sharing import onnx, pull, push
 from prol.cli.streams import streams
+from prol.cli.sweep import sweep
 
 # Typer carries its own copy of click or uses the installed one, depending on its version.
 ParsingError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -36,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 learning, keeping = (run, resume, show), (export, predict, serve, audit, onnx, push, pull)
-for verb in (*learning, *keeping, compare, report, rate_curve, params, methods, datasets, streams):
+for verb in (*learning, *keeping, compare, sweep, report, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 app.add_typer(classes, name="classes")

@@ -107,7 +107,7 @@ def print_content(content: dict[str, Any], plot: Path | None) -> None:
 def read_subject(word: str) -> Subject:
     """METHOD:KEY=VALUE,... as `prol compare` takes it."""
     from prol.bench.subject import Subject
-    from prol.cli.compare import read_method
+    from prol.experiments.method_words import read_method
 
     return Subject(*read_method(word))
 

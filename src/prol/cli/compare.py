@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prol.cli import arguments as a
+from prol.cli import executing as e
+from prol.experiments.method_words import read_method
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +43,13 @@ def compare(
     dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="A name that `prol datasets` lists.")] = None,
     seeds: Annotated[str, typer.Option(help="Each method runs once with each, separated by commas.")] = "0,1,2",
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-DATASET by default.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs at work at the same time, each a process.")] = 1,
+    executor: e.Place = "local",
+    jobs: e.Jobs = None,
+    retries: e.Retries = 2,
+    ray_address: e.RayAddress = None,
+    cpus_per_run: e.CpusPerRun = None,
+    gpus_per_run: e.GpusPerRun = None,
+    memory_per_run: e.MemoryPerRun = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw accuracy after each task to this .png or .svg.")] = None,
     plot_memory: Annotated[
         Path | None, typer.Option(help="Also draw final accuracy against bytes kept to this .png or .svg.")
@@ -118,13 +125,15 @@ def compare(
         )
         for method, options in map(read_method, methods)
     ]
+    place = e.open_executor(
+        executor, display_for(console), jobs, retries, ray_address, cpus_per_run, gpus_per_run, memory_per_run
+    )
     try:
         comparison = experiment(
             plans,
-            _whole_numbers(seeds),
+            read_seeds(seeds),
             folder,
-            jobs=jobs,
-            display=display_for(console),
+            executor=place,
             say=lambda line: console.print(line, soft_wrap=True),
         )
     except KeyboardInterrupt:
@@ -136,23 +145,8 @@ def compare(
         raise typer.Exit(FAILED)
 
 
-def read_method(word: str) -> tuple[str, dict[str, str]]:
-    """A method and its options from one word; a comma is part of a value unless the next option follows it.
-
-    >>> read_method("prol:lr=0.05,length=3")
-    ('prol', {'lr': '0.05', 'length': '3'})
-    >>> read_method("prol:widths=5,2,1,lr=0.1")
-    ('prol', {'widths': '5,2,1', 'lr': '0.1'})
-    """
-    from prol.options import parse_pairs
-
-    method, colon, options = word.partition(":")
-    if not method or "=" in method:
-        raise ValueError(f"{word!r} is not a method: write its options behind a colon, for example prol:lr=0.05")
-    return method, parse_pairs(re.split(r",(?=\w+=)", options)) if colon else {}
-
-
-def _whole_numbers(text: str) -> list[int]:
+def read_seeds(text: str) -> list[int]:
+    """Seeds as a command line gives them."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"--seeds {text!r} is not a list of whole numbers: write it as 0,1,2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
-from prol.experiments.one_run import attempt, require_same_plan, sentence_of
-from prol.experiments.side_by_side import settle_side_by_side
+from prol.experiments.executors import Executor, LocalProcesses, OneByOne, require_jobs
+from prol.experiments.one_run import require_same_plan, sentence_of
 from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs import Display, Plan, RunFolder
@@ -47,6 +47,7 @@ def compare(
     jobs: int = 1,
     display: Display | None = None,
     say: Callable[[str], None] | None = None,
+    executor: Executor | None = None,
 ) -> Comparison:
     """Carries out each plan with each seed in `out/NAME-seedN`, and writes `out/comparison.json` and `.md`.
 
@@ -58,12 +59,13 @@ def compare(
         jobs: how many runs are at work at the same time; results do not depend on it, speeds do.
         display: what shows a run while it is the only one.
         say: is given lines about how the whole gets on.
+        executor: where the runs are carried out; here, as `jobs` and `display` say, when None.
     """
     folder, say = Path(out), say or _say_nothing
     _require_fair(plans, seeds, jobs)
     named = _named(plans)
     configs, mistakes = _prepare(named)
-    _require_room(folder, configs)
+    _require_room(folder, named, configs)
     failures = {f"{name}-seed{seed}": mistake for name, mistake in mistakes.items() for seed in seeds}
     wanted = {folder / f"{name}-seed{seed}": replace(named[name], seed=seed) for seed in seeds for name in configs}
     pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
@@ -73,11 +75,13 @@ def compare(
         say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
     folder.mkdir(parents=True, exist_ok=True)
     beside = _known_beside(folder)
-    if jobs > 1 and len(pending) > 1:
+    if executor is None:
+        executor = LocalProcesses(jobs) if jobs > 1 and len(pending) > 1 else OneByOne(display or Silent())
+    if len(pending) > 1 and not isinstance(executor, OneByOne):
         beside |= {path.name: True for path in pending}
     comparison = _write(folder, beside, failures)
     done = len(wanted) - len(pending)
-    with closing(_carry_out(pending, jobs, display or Silent(), say)) as outcomes:
+    with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
         for path, problem in outcomes:
             done += 1
             if problem is not None:
@@ -138,14 +142,9 @@ def _require_fair(plans: Sequence[Plan], seeds: Sequence[int], jobs: int) -> Non
         raise ValueError("a comparison needs at least one method and one seed")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds {', '.join(map(str, seeds))} hold one twice: give each seed once")
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, got {jobs}")
-    own: dict[str, Any] = {
-        "method": "",
-        "options": {},
-        "seed": 0,
-        "backbone": "",
-    }  # whether backbones fit is seen when they are open
+    require_jobs(jobs)
+    # Whether backbones fit is seen when they are open.
+    own: dict[str, Any] = {"method": "", "options": {}, "seed": 0, "backbone": ""}
     for plan in plans:
         if replace(plan, **own) != replace(plans[0], **own):
             raise ValueError(
@@ -178,7 +177,7 @@ def _prepare(plans: Mapping[str, Plan]) -> tuple[dict[str, dict[str, Any]], dict
     return configs, mistakes
 
 
-def _require_room(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
+def _require_room(folder: Path, plans: Mapping[str, Plan], configs: Mapping[str, Mapping[str, Any]]) -> None:
     """Runs that lie in the folder must be on the stream asked for, and those of a method asked for be of its plan."""
     if not folder.exists():
         return
@@ -188,7 +187,7 @@ def _require_room(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> Non
         there = run.read(run.config)
         name = run.path.name.removesuffix(f"-seed{there['seed']}")
         if name in configs:
-            require_same_plan({**configs[name], "seed": there["seed"]}, run)
+            require_same_plan(plans[name], {**configs[name], "seed": there["seed"]}, run)
         difference = _first_difference(there, _reference(configs, there))
         if difference is not None:
             setting, found, wanted = difference
@@ -206,16 +205,6 @@ def _reference(configs: Mapping[str, Mapping[str, Any]], otherwise: Mapping[str,
 def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
     """The first setting in which the streams of two configs differ, with both values."""
     return next(((name, *values) for name, values in stream_differences(one, other).items()), None)
-
-
-def _carry_out(
-    pending: Mapping[Path, Plan], jobs: int, display: Display, say: Callable[[str], None]
-) -> Generator[tuple[Path, str | None], None, None]:
-    if jobs > 1 and len(pending) > 1:
-        yield from settle_side_by_side(pending, jobs, lambda path, line: say(f"{path.name}: {line}"))
-    else:
-        for path, plan in pending.items():
-            yield path, attempt(plan, path, display)
 
 
 def _summarise(runs: list[RunFiles], failures: Mapping[str, str]) -> Comparison:

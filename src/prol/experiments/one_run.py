@@ -16,7 +16,7 @@ def settle(plan: Plan, path: Path, display: Display) -> RunFolder:
     run = RunFolder(path)
     if run.status() in ("empty", "something else"):
         return start(plan, path, display)
-    require_same_plan(set_up(plan).config, run)
+    require_same_plan(plan, set_up(plan).config, run)
     return resume(path, display)
 
 
@@ -37,10 +37,15 @@ def sentence_of(error: Exception) -> str:
     return words if isinstance(error, ValueError | OSError) and words else f"{type(error).__name__}: {words}"
 
 
-def require_same_plan(asked: Mapping[str, Any], run: RunFolder) -> None:
-    """A run found in a folder must be the one that is asked for, whose config is `asked`."""
+def require_same_plan(plan: Plan, asked: Mapping[str, Any], run: RunFolder) -> None:
+    """A run found in a folder must be the one that is planned, whose config is `asked` here.
+
+    What the plan leaves to the machine may have been settled by another one.
+    """
+    left_open = {name for name in ("threads", "workers") if getattr(plan, name) is None}
+    left_open |= {name for name in ("device", "precision") if getattr(plan, name) == "auto"}
     for name, (there, wanted) in changes(run.read(run.config), asked).items():
-        if not name.startswith("versions."):
+        if not name.startswith("versions.") and name not in left_open:
             raise ValueError(
                 f"{run.path} holds a run with {name} {there!r}, asked for is {wanted!r}: choose another --out"
             )

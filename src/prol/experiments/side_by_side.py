@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -13,17 +12,15 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import cast
 
-from rich.console import Console
-
 from prol.experiments.one_run import attempt
+from prol.experiments.told_lines import display_to
 from prol.runs import Plan
-from prol.runs.display import Lines
 
 _LINE, _ENDED = "line", "ended"
 
 
 def settle_side_by_side(
-    runs: Mapping[Path, Plan], jobs: int, say: Callable[[Path, str], None]
+    runs: Mapping[Path, Plan], jobs: int, say: Callable[[Path, str], None], retries: int = 0
 ) -> Generator[tuple[Path, str | None], None, None]:
     """Settles each plan in its folder, `jobs` of them at a time.
 
@@ -32,11 +29,13 @@ def settle_side_by_side(
 
     Args:
         say: is given what each run has to tell, line by line.
+        retries: how often a run whose process died is taken up again.
     """
     context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU
     waiting = list(runs.items())
     at_work: dict[Connection, tuple[SpawnProcess, Path]] = {}
     outcomes: dict[Path, str | None] = {}
+    left = dict.fromkeys(runs, retries)
     try:
         while waiting or at_work:
             while waiting and len(at_work) < jobs:
@@ -55,7 +54,13 @@ def settle_side_by_side(
                     process.join()
                     ready.close()
                     del at_work[ready]
-                    yield path, outcomes.get(path, f"its process ended with code {process.exitcode}")
+                    died = f"its process ended with code {process.exitcode}"
+                    if path in outcomes or not left[path]:
+                        yield path, outcomes.get(path, died)
+                    else:
+                        left[path] -= 1
+                        waiting.insert(0, (path, runs[path]))
+                        say(path, f"{died}; going on from its last checkpoint")
                     continue
                 if kind == _ENDED:
                     outcomes[path] = text
@@ -69,21 +74,8 @@ def settle_side_by_side(
 
 
 def _work(home: Connection, plan: Plan, path: Path) -> None:
-    console = Console(file=_Outbox(home), highlight=False, markup=False)
-    home.send((_ENDED, attempt(plan, path, Lines(console))))
-
-
-class _Outbox(io.StringIO):
-    """A file whose lines travel to the process that began this one."""
-
-    def __init__(self, home: Connection) -> None:
-        super().__init__()
-        self.home = home
-
-    def write(self, text: str) -> int:
-        for line in text.splitlines():
-            self.home.send((_LINE, line))
-        return len(text)
+    display = display_to(lambda line: home.send((_LINE, line)))
+    home.send((_ENDED, attempt(plan, path, display)))
 
 
 @contextmanager

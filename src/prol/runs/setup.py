@@ -37,24 +37,48 @@ class Setup:
     stream: Stream
 
 
+@dataclass(frozen=True)
+class Named:
+    """What the names and options of a plan stand for; options are complete."""
+
+    method: type[Learner]
+    options: Any
+    order: Callable[..., Stream]
+    protocol_options: dict[str, Any]
+    open_dataset: Callable[..., Dataset]
+    dataset_options: dict[str, Any]
+
+
+def look_up(plan: Plan) -> Named:
+    """Finds mistakes in names and options; opens neither data nor weights."""
+    kind = registry.method(plan.method)
+    options = kind.read_options(_with_implied(kind, plan))
+    order, open_dataset = registry.protocol(plan.protocol), registry.dataset(plan.dataset)
+    asked = bind_arguments(order, _protocol_options(plan, options), reserved=SHARED_ARGUMENTS)
+    dataset_options = bind_arguments(open_dataset, plan.dataset_options, reserved=("data",))
+    if dataset_options.get("split") is not None:
+        dataset_options["split"] = absolute(dataset_options["split"])  # the run may go on from another folder
+    own_options = own_arguments(order, SHARED_ARGUMENTS) | asked
+    return Named(kind, options, order, own_options, open_dataset, dataset_options)
+
+
+def open_data(plan: Plan, named: Named) -> Dataset:
+    """The data set as the run sees it."""
+    dataset = named.open_dataset(data=plan.data, **named.dataset_options)
+    if plan.development:
+        dataset = development(dataset)
+    return dataset if plan.limit_per_class is None else dataset.limited(plan.limit_per_class)
+
+
 def set_up(plan: Plan) -> Setup:
     """Resolves a plan. Cheap mistakes (names, options) are found before data and weights are opened.
 
     The seed orders the stream and drives the learner; splits and drawn images are the same for every seed.
     """
-    kind = registry.method(plan.method)
-    options = kind.read_options(_with_implied(kind, plan))
-    order, open_dataset = registry.protocol(plan.protocol), registry.dataset(plan.dataset)
-    asked = bind_arguments(order, _protocol_options(plan, options), reserved=SHARED_ARGUMENTS)
-    own_options = own_arguments(order, SHARED_ARGUMENTS) | asked
-    dataset_options = bind_arguments(open_dataset, plan.dataset_options, reserved=("data",))
-    if dataset_options.get("split") is not None:
-        dataset_options["split"] = _absolute(dataset_options["split"])  # the run may go on from another folder
-    dataset = open_dataset(data=plan.data, **dataset_options)
-    if plan.development:
-        dataset = development(dataset)
-    if plan.limit_per_class is not None:
-        dataset = dataset.limited(plan.limit_per_class)
+    named = look_up(plan)
+    kind, options, order = named.method, named.options, named.order
+    own_options, dataset_options = named.protocol_options, named.dataset_options
+    dataset = open_data(plan, named)
     name = kind.default_backbone if plan.backbone == "auto" else plan.backbone
     backbone = open_backbone(name, device=plan.device, precision=plan.precision)
     learner = kind(backbone, options, plan.seed)
@@ -84,7 +108,7 @@ def set_up(plan: Plan) -> Setup:
         "seed": plan.seed,
         "dataset": {
             "name": plan.dataset,
-            "data": dataset.found_at if plan.data is None else _absolute(plan.data),
+            "data": dataset.found_at if plan.data is None else absolute(plan.data),
             "options": dataset_options,
             "development": plan.development,
             "limit_per_class": plan.limit_per_class,
@@ -133,7 +157,8 @@ def _told(plan: Plan, order: Callable[..., Stream], learner: Learner) -> dict[st
     return {"boundaries": boundaries, "announce": boundaries if plan.announce is None else plan.announce}
 
 
-def _absolute(data: str) -> str:
+def absolute(data: str) -> str:
+    """Where data are, in a way that holds from any folder."""
     return data if data.startswith("hub:") else str(Path(data).expanduser().resolve())
 
 

@@ -1,0 +1,152 @@
+"""A grid of runs that do not depend on each other: begun, taken up again, and summed up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from prol.artifacts.atomic import write_file, write_json
+from prol.experiments.executors import Executor
+from prol.experiments.grid import Point
+from prol.experiments.method_words import spell, spell_method
+from prol.experiments.planned import folder_name, named_settings, require_planned
+from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
+from prol.report.sweep_table import sweep_csv, sweep_markdown
+from prol.runs import RunFolder
+from prol.runs.setup import look_up, open_data
+
+SUMMARY, PAGE, ROWS = "sweep.json", "sweep.md", "sweep.csv"
+_NOT_FLAGS = ("development", "device", "threads", "workers")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All runs that were asked for, finished or not."""
+
+    runs: list[SweepRun]
+
+    def failures(self) -> dict[str, str]:
+        return {run.folder: run.problem for run in self.runs if run.problem is not None}
+
+
+def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
+    """The runs of a sweep by the names of their folders, as far as they are; begins nothing.
+
+    Names and options of all of them are checked, that their data are there, and that what lies in the folder is theirs.
+    """
+    found: dict[str, SweepRun] = {}
+    opened: set[str] = set()
+    for point in points:
+        plan = point.plan
+        named, name = look_up(plan), folder_name(plan)
+        run = RunFolder(Path(out) / name)
+        if run.config.is_file():
+            require_planned(plan, run)
+        data = repr((plan.dataset, plan.data, named.dataset_options, plan.development, plan.limit_per_class))
+        if data not in opened:
+            open_data(plan, named)
+            opened.add(data)
+        about = SweepRun(name, plan.dataset, dict(point.condition), plan.method, dict(plan.options), plan.seed)
+        found[name] = _as_it_is(about, run)
+    return found
+
+
+def sweep(
+    points: Sequence[Point], out: str | Path, executor: Executor, say: Callable[[str], None] | None = None
+) -> Sweep:
+    """Carries out each run in a folder of its own under `out`, and writes `sweep.json`, `.md` and `.csv` there.
+
+    Finished runs are kept and unfinished ones go on. A run that fails does not stop the others. The three files are
+    written anew after each run.
+
+    Args:
+        say: is given lines about how the whole gets on.
+    """
+    folder, say = Path(out), say or _say_nothing
+    runs = look_at(points, folder)
+    plans = {folder / name: point.plan for name, point in zip(runs, points, strict=True)}
+    pending = {path: plan for path, plan in plans.items() if runs[path.name].state != "finished"}
+    done = kept = len(plans) - len(pending)
+    if kept:
+        say(f"{kept} of {len(plans)} runs are finished already")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder, runs, points)
+    began = time.monotonic()
+    with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
+        for path, problem in outcomes:
+            done += 1
+            state = _as_it_is(runs[path.name], RunFolder(path))
+            runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
+            _write(folder, runs, points)
+            left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
+            what = "finished" if problem is None else f"failed: {problem}"
+            say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
+    return Sweep(list(runs.values()))
+
+
+def commands_to_test(points: Sequence[Point], best: Sequence[Setting]) -> list[str]:
+    """How to measure chosen settings on the test images: one command a data set and condition."""
+    groups: dict[tuple[str, str], list[Setting]] = {}
+    for one in best:
+        groups.setdefault((one.dataset, repr(one.condition)), []).append(one)
+    seeds = ",".join(map(str, dict.fromkeys(point.plan.seed for point in points)))
+    commands = []
+    for (dataset, condition), settings in groups.items():
+        plan = next(p.plan for p in points if p.plan.dataset == dataset and repr(dict(p.condition)) == condition)
+        words = [quote(spell_method(one.method, one.options)) for one in settings]
+        flags = [_flag(name, value) for name, value in named_settings(plan).items() if name not in _NOT_FLAGS]
+        data = [] if plan.data is None else ["--data", quote(plan.data)]
+        under = "".join(f"-{name}={spell(value)}" for name, value in sorted(settings[0].condition.items()))
+        data += ["--out", quote(f"runs/compare-{dataset}{under.replace('/', '_')}")]
+        commands.append(" ".join(["prol compare", *words, dataset, "--seeds", seeds, *data, *flags]))
+    return commands
+
+
+def _flag(name: str, value: Any) -> str:
+    owner, dot, option = name.partition(".")
+    if dot:
+        return f"{'-P' if owner == 'protocol' else '-D'} {quote(f'{option}={spell(value)}')}"
+    flag = name.replace("_", "-")
+    return f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {quote(spell(value))}"
+
+
+def _as_it_is(about: SweepRun, run: RunFolder) -> SweepRun:
+    status = run.status()
+    if status != "finished":
+        state: State = "unfinished" if status == "unfinished" else "not begun"
+        return replace(about, state=state)
+    metrics, timing = run.read(run.result)["metrics"], run.read(run.timing)
+    return replace(
+        about,
+        state="finished",
+        **{name: metrics[name] for name in ("faa", "caa", "forgetting")},
+        images_per_second=timing["train_images_per_second"],
+    )
+
+
+def _write(folder: Path, found: Mapping[str, SweepRun], points: Sequence[Point]) -> None:
+    runs, development = list(found.values()), points[0].plan.development
+    write_json(folder / SUMMARY, sweep_content(runs, development))
+    commands = commands_to_test(points, best_of(settings_of(runs))) if development else []
+    for name, text in {PAGE: sweep_markdown(runs, development, commands), ROWS: sweep_csv(runs)}.items():
+        write_file(folder / name, partial(_write_text, text))
+
+
+def _write_text(text: str, file: Path) -> None:
+    file.write_text(text, encoding="utf-8")
+
+
+def _to_go(seconds: float) -> str:
+    if seconds <= 0:
+        return ""
+    return f", about {seconds:.0f} s to go" if seconds < 90 else f", about {seconds / 60:.0f} min to go"
+
+
+def _say_nothing(line: str) -> None:
+    del line

@@ -1,0 +1,97 @@
+"""A sweep from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from prol.experiments.grid import Request, named_values
+from prol.options import coerce_options
+from prol.runs import Plan
+
+_OTHERWISE = {
+    "method",
+    "dataset",
+    "options",
+    "seed",
+    "data",
+    "measures",
+    "clock",
+    "protocol_options",
+    "dataset_options",
+}
+SETTINGS = ({field.name for field in fields(Plan)} - _OTHERWISE) | {"points"}
+"""What all runs of a sweep may be given, by the names of their flags."""
+
+_KEYS = ("methods", "datasets", "seeds", "grid", "settings", "data")
+
+
+def read_sweep_file(file: str | Path) -> Request:
+    """The request that a file holds.
+
+    Its keys are `methods`, `datasets` and `seeds` (lists), and the tables `grid` (lists of values, or "paper" for a
+    learning rate), `settings` (by the names of flags) and `data` (the folder of a data set, by its name).
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: give a sweep as a TOML file")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from error
+    require_names(content, _KEYS, f"{path}")
+    for key in _KEYS[:3]:
+        if not isinstance(content.get(key, []), list):
+            raise ValueError(f"{path}: {key} must be a list, got {content[key]!r}")
+    for key in _KEYS[3:]:
+        if not isinstance(content.get(key, {}), dict):
+            raise ValueError(f"{path}: {key} must be a table, got {content[key]!r}")
+    for seed in content.get("seeds", []):
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ValueError(f"{path}: seeds must be whole numbers, got {seed!r}")
+    seeds = {"seeds": tuple(content["seeds"])} if "seeds" in content else {}
+    return Request(
+        methods=[str(word) for word in content.get("methods", [])],
+        datasets=[str(name) for name in content.get("datasets", [])],
+        grid=_axes(content.get("grid", {})),
+        settings=checked_settings(content.get("settings", {}), f"{path}, settings"),
+        data={name: str(place) for name, place in content.get("data", {}).items()},
+        **seeds,
+    )
+
+
+def checked_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings under the names that `Plan` has, with the types it wants."""
+    plain = {name.replace("-", "_"): value for name, value in settings.items()}
+    require_names(plain, SETTINGS, where)
+    points = {name: value for name, value in plain.items() if name == "points"}
+    if points and (not isinstance(points["points"], int) or points["points"] < 0):
+        raise ValueError(f"{where}: points must be 0 or more, got {points['points']!r}")
+    return coerce_options(Plan, {name: value for name, value in plain.items() if name != "points"}) | points
+
+
+def require_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    valid = sorted(known)
+    for name in names:
+        if name not in valid:
+            near = get_close_matches(name, valid, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{where}: unknown name {name!r}{hint}; known: {', '.join(valid)}")
+
+
+def _axes(table: Mapping[str, Any], above: str = "") -> dict[str, list[Any]]:
+    """Dotted names are tables within tables in TOML."""
+    axes: dict[str, list[Any]] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            axes |= _axes(value, f"{above}{name}.")
+        else:
+            values = value if isinstance(value, list) else [value]
+            if not values:
+                raise ValueError(f"grid.{above}{name} holds no value: give at least one")
+            axes[f"{above}{name}"] = list(named_values(f"{above}{name}", values))
+    return axes

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from prol.experiments.executors import LocalProcesses, OneByOne
+from prol.runs import RunFolder
+from prol.runs.display import Silent
+from runs.small_runs import contents, small_plan
+
+
+def test_a_run_whose_process_is_killed_goes_on_in_another(tmp_path: Path, small_vit: str) -> None:
+    heard: list[str] = []
+
+    def hear(path: Path, line: str) -> None:
+        heard.append(f"{path.name}: {line}")
+        if "task 1/3" in line and not any("ended with code" in line for line in heard):
+            (process,) = multiprocessing.active_children()
+            process.kill()
+
+    plan = small_plan(small_vit, "prol", chunk=1, workers=1)
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    assert dict(LocalProcesses(jobs=1).settle({killed: plan}, hear)) == {killed: None}
+    assert "killed: its process ended with code -9; going on from its last checkpoint" in heard
+    assert any("going on after chunk" in line for line in heard)
+    assert dict(OneByOne(Silent()).settle({whole: plan}, hear)) == {whole: None}
+    assert contents(killed) == contents(whole)
+
+
+def test_a_run_whose_process_dies_too_often_is_given_up(tmp_path: Path, small_vit: str) -> None:
+    def hear(path: Path, line: str) -> None:
+        del path
+        if "task 1/3" in line:
+            multiprocessing.active_children()[0].kill()
+
+    runs = {tmp_path / "run": small_plan(small_vit, "prol", chunk=1, workers=1)}
+    assert dict(LocalProcesses(1, retries=0).settle(runs, hear)) == {tmp_path / "run": "its process ended with code -9"}
+    assert RunFolder(tmp_path / "run").status() == "unfinished"
+
+
+@pytest.mark.parametrize(("jobs", "retries", "says"), [(0, 1, "jobs must be at least 1"), (1, -1, "retries must be 0")])
+def test_amounts_that_make_no_sense_are_refused(jobs: int, retries: int, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        LocalProcesses(jobs, retries)
