@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from prol.evaluation import check_learner
     from prol.learner import Footprint, Learner
     from prol.loading import load
+    from prol.merging import merge
 
 try:
     __version__ = version("prol")
 except PackageNotFoundError:  # run from source
     __version__ = "0.1.0"
 
-__all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load"]
+__all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load", "merge"]
 
 _LAZY = {
     "Footprint": "prol.learner",
@@ -24,6 +25,7 @@ _LAZY = {
     "check_learner": "prol.evaluation",
     "create": "prol.creation",
     "load": "prol.loading",
+    "merge": "prol.merging",
 }
 
 

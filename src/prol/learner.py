@@ -17,6 +17,7 @@ from prol.class_rows import Contents
 from prol.class_rows import Removal as Removal
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
+from prol.sums import Sums
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone, Pixels, Preprocessing
@@ -240,6 +241,13 @@ class Learner(ABC):
         """What the tensors of its state are, and what keeps a trace of the class in `row` if that is taken out."""
         return Contents({}, refusal=f"method {self.name} does not say which of its tensors have a row for each class")
 
+    def added_up(self) -> Sums:
+        """What it has learnt as sums for `prol.merge`; ValueError where those of two would not be those of one."""
+        raise ValueError(
+            f"{self.name} cannot be merged: what it learns from an image depends on what it learnt before, so that "
+            "two learners do not add up to one"
+        )
+
     def class_counts(self) -> Tensor | None:
         """How many images of each of `classes` it has learnt, `[C]`; None where the method does not keep count."""
         return None
@@ -327,6 +335,10 @@ class Learner(ABC):
     def _shared(self, pixels: Pixels) -> Tensor | None:
         """What `_scores` and `_familiarity` of one batch both start from, if there is such a thing."""
         return None if self.fixed == "nothing" else self._fixed(pixels)
+
+    def _from_sums(self, sums: Sums, classes: int) -> State:  # noqa: ARG002
+        """What `_load_state` takes, from sums of so many classes."""
+        return sums.together(), dict(sums.rest[1])
 
     @abstractmethod
     def _state(self) -> State: ...

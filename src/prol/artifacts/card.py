@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from prol.artifacts.operations import JOINED
 from prol.backbones.terms import WeightsTerms, weights_terms
 from prol.labels import Label
 
@@ -84,7 +85,12 @@ def _seen(seen: Mapping[str, Any], run: Mapping[str, Any] | None, classes: list[
 
 def _changed(meta: Mapping[str, Any]) -> str:
     """What was done to the classes afterwards, and which are not here."""
-    done, left_out, text = meta.get("operations") or {}, meta.get("left_out"), ""
+    done, left_out, text = dict(meta.get("operations") or {}), meta.get("left_out"), ""
+    done.pop(JOINED, None)
+    if meta.get("merged"):
+        text += (
+            f"\n\nIt was put together from {len(meta['merged']['learners'])} learners that learnt apart (`meta.json`)."
+        )
     if done:
         counted = ", ".join(f"{_counted(count, 'class', 'classes')} {what}" for what, count in done.items())
         text += f"\n\nAfterwards, by hand: {counted} (`operations.jsonl`)."

@@ -71,5 +71,5 @@ class ClassFolder:
             raise ValueError(str(error)) from error
         seen, versions = meta.get("seen") or {}, meta.get("versions") or {"prol": meta["prol"]}
         images = None if seen.get("per_class") is not None and meta.get("run") is None else seen.get("images")
-        origin = Origin(meta["precision"], versions, images, meta.get("run"), meta.get("left_out"))
+        origin = Origin(meta["precision"], versions, images, meta.get("run"), meta.get("left_out"), meta.get("merged"))
         save(learner, self.folder, origin, operations=(line,))

@@ -18,6 +18,8 @@ from prol.artifacts.meta import OPERATIONS_FILE
 from prol.labels import Label
 
 RENAMED, MERGED, REMOVED = "renamed", "merged", "removed"
+JOINED = "joined"
+"""Learners put together, unlike the others nothing that is done to a class."""
 
 
 def operation(
@@ -26,7 +28,7 @@ def operation(
     """A line about what was done just now.
 
     Args:
-        what: renamed, merged or removed.
+        what: renamed, merged, removed or joined.
         classes: how many there are now.
         name: the class that there still is, which got a name or was merged into.
         exact: as in `Removal`.

@@ -26,7 +26,8 @@ class Origin:
     """Where a learner comes from that was not taught by whoever saves it.
 
     `precision` and `versions` are those it was taught with; `images` it has learnt in all, None where only the learner
-    itself may have counted them; `run` says on what, if it was a run; `left_out` is what was said of small classes.
+    itself may have counted them; `run` says on what, if it was a run; `left_out` is what was said of small classes;
+    `merged` is what it was made of, if it was put together.
     """
 
     precision: str
@@ -34,6 +35,7 @@ class Origin:
     images: int | None
     run: Mapping[str, Any] | None
     left_out: Mapping[str, Any] | None = None
+    merged: Mapping[str, Any] | None = None
 
 
 def save(
@@ -63,6 +65,7 @@ def save(
         meta = describe(learner, state, file_sha256(unfinished / MODEL_FILE), origin)
         said = left_out or (None if origin is None else origin.left_out)
         meta |= {"operations": count_operations(lines), "left_out": said}
+        meta |= {} if origin is None or origin.merged is None else {"merged": dict(origin.merged)}
         write_json(unfinished / META_FILE, meta)
         size = (unfinished / MODEL_FILE).stat().st_size
         (unfinished / CARD_FILE).write_text(model_card(meta, folder.name, size, learner.citation), encoding="utf-8")

@@ -15,6 +15,7 @@ from prol.cli.classes import app as classes
 from prol.cli.compare import compare
 from prol.cli.inspect import params, show
 from prol.cli.listing import datasets, methods
+from prol.cli.merging import merge
 from prol.cli.models import export, predict
 from prol.cli.rate_curve import rate_curve
 from prol.cli.report import report
@@ -36,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-learning, keeping = (run, resume, show), (export, predict, serve, audit, onnx, push, pull)
+learning, keeping = (run, resume, show), (export, predict, serve, audit, merge, onnx, push, pull)
 for verb in (*learning, *keeping, compare, sweep, report, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")

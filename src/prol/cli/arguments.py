@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-_STREAM, _DATA, _CLOCK = "The stream", "The data", "Data that do not wait"
+_STREAM, _DATA, _CLOCK, _TRACKING = "The stream", "The data", "Data that do not wait", "Tracking"
 
 Method = Annotated[str, typer.Argument(help="A name that `prol methods` lists.")]
 DatasetName = Annotated[str, typer.Argument(help="A name that `prol datasets` lists.")]
@@ -91,4 +91,16 @@ StepSeconds = Annotated[
 ]
 Rate = Annotated[
     float | None, typer.Option(help="Images a second that arrive; without it data wait.", rich_help_panel=_CLOCK)
+]
+
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[:KEY=VALUE,...]",
+        help="tensorboard, wandb or mlflow, for example wandb:project=birds; may be repeated.",
+        rich_help_panel=_TRACKING,
+    ),
+]
+TrackEvery = Annotated[
+    int, typer.Option(help="Chunks from one telling of losses to trackers to the next.", rich_help_panel=_TRACKING)
 ]

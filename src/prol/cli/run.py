@@ -12,6 +12,7 @@ from prol.cli import arguments as a
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from prol.integrations.trackers import Tracker
     from prol.runs import RunFolder
 
 _MEASURES = "What is measured"
@@ -69,6 +70,8 @@ def run(
     rate: a.Rate = None,
     keep: a.Keep = 0,
     step_seconds: a.StepSeconds = None,
+    track: a.Track = None,
+    track_every: a.TrackEvery = 10,
 ) -> None:
     """Stream a data set through a method, and measure what it knows after each task."""
     from prol.cli.terminal import output
@@ -105,11 +108,15 @@ def run(
         checkpoint_every=checkpoint_every,
         checkpoint_share=checkpoint_share,
     )
-    console = output()
-    _print_result(start(plan, out, display_for(console)), console)
+    console, trackers = output(), _trackers(track, track_every)
+    _print_result(start(plan, out, display_for(console), trackers), console)
 
 
-def resume(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+def resume(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    track: a.Track = None,
+    track_every: a.TrackEvery = 10,
+) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
     from prol.cli.terminal import output
     from prol.runs import RunFolder, display_for
@@ -121,7 +128,15 @@ def resume(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     if folder.status() == "finished":
         console.print(f"{run} has already finished: see it with `prol show {run}`", soft_wrap=True)
         return
-    _print_result(go_on(run, display_for(console)), console)
+    _print_result(go_on(run, display_for(console), _trackers(track, track_every)), console)
+
+
+def _trackers(texts: list[str] | None, every: int) -> list[Tracker]:
+    if not texts:
+        return []
+    from prol.integrations.trackers import make_trackers
+
+    return make_trackers(texts, every)
 
 
 def _print_result(folder: RunFolder, console: Console) -> None:

@@ -14,10 +14,11 @@ from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
-from prol.parts.inputs import require_not_augmented, training_input
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.random_features import own_generator, sigmoid_features, uniform
 from prol.parts.rows import RowTable
-from prol.parts.solvers import SolvedHead, recursive_least_squares
+from prol.parts.solvers import SolvedHead, recursive_least_squares, ridge_from_sums, sums_of_ridge
+from prol.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,22 @@ class FOAL(Learner):
         embedded = sigmoid_features(self._fixed(pixels) if fixed is None else fixed, self.map).double()
         scores = SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
         return scores.amax(1) - (embedded @ self.inverse * embedded).sum(1)
+
+    @torch.no_grad()
+    def added_up(self) -> Sums:
+        """G and the class sums, which R and the weights are the solution of."""
+        require_nothing_drawn(self.options.augment)
+        gram, sums = sums_of_ridge(self.inverse, self.weight.rows, self.options.ridge)
+        return Sums(
+            {"sums": sums, "counts": self.counts.rows},
+            {"gram": gram},
+            agreed={"seed of the random features": self.drawn_from},
+            rest=({}, {"drawn_from": self.drawn_from}),
+        )
+
+    def _from_sums(self, sums: Sums, classes: int) -> State:  # noqa: ARG002
+        inverse, weight = ridge_from_sums(sums.totals["gram"], sums.tables["sums"], self.options.ridge)
+        return {"inverse": inverse, "weight": weight, "counts": sums.tables["counts"]}, dict(sums.rest[1])
 
     def class_counts(self) -> Tensor:
         return self.counts.rows

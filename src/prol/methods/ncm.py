@@ -13,9 +13,10 @@ from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import sums_of
-from prol.parts.inputs import require_not_augmented, training_input
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.rows import RowTable
 from prol.parts.similarity import cosine_to_all
+from prol.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ class NCM(Learner):
 
     def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
         return self._scores(pixels, fixed).amax(1) if bool(self.counts.rows.any()) else None
+
+    def added_up(self) -> Sums:
+        require_nothing_drawn(self.options.augment)
+        return Sums.of(self._state(), tables=("sums", "counts"))
 
     def class_counts(self) -> Tensor:
         return self.counts.rows

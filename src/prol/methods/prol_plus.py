@@ -37,6 +37,7 @@ from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import cosine_features, normal, own_generator, uniform
 from prol.parts.solvers import SolvedHead
 from prol.parts.tasks import TaskClock
+from prol.sums import Sums, fingerprint
 
 FIRST_CHOICE = 128
 """Samples after which the shrinkage is chosen for the first time; from then on whenever they have doubled."""
@@ -261,6 +262,38 @@ class PROLPlus(TaskLearner):
     def _take_out(self, tensors: dict[str, Tensor], meta: dict[str, Any], row: int) -> str:
         meta["seen"] -= take_out_of_moments(tensors, "moments/", row)
         return TAKEN
+
+    def added_up(self) -> Sums:
+        if not self.tuning.over:
+            raise ValueError(
+                "prol_plus can be merged after its LayerNorms are tuned, not before: adapt_steps=0 tunes none"
+            )
+        if 0 < self.widths.own < self.widths.linear and self.directions is None:
+            raise ValueError(f"prol_plus can be merged once directions of classes are chosen, after {ENOUGH} images")
+        tensors, meta = self._state()
+        fixed = {name: t for name, t in tensors.items() if not name.startswith(("moments/", "own/products"))}
+        agreed = {"seed of the random features": self.drawn_from, "LayerNorms, scale or directions": fingerprint(fixed)}
+        if self.options.penalty is None:
+            agreed |= {"shrinkage": self.strength, "number of images it was chosen on": self.chosen_at}
+        return Sums.of(
+            (tensors, meta),
+            tables=("moments/sums", "moments/counts", "own/products"),
+            totals=("moments/gram.*",),
+            numbers={"seen": self.seen, "steps": self.clock.steps},
+            agreed=agreed,
+            narrowing=() if self.own is None else ("own/products",),
+        )
+
+    def _from_sums(self, sums: Sums, classes: int) -> State:
+        tensors, meta, seen = sums.together(), dict(sums.rest[1]), sums.numbers["seen"]
+        if self.options.penalty is None and seen >= max(FIRST_CHOICE, 2 * meta["chosen_at"]):
+            raise ValueError(
+                f"prol_plus chooses its shrinkage anew whenever images have doubled, and with {seen} they have since "
+                f"{meta['chosen_at']}: one alone would have chosen on the way; give penalty= a number"
+            )
+        if self.own is not None:
+            tensors["own/products"] = tensors["own/products"][:, : self.own.length_for(classes)]
+        return tensors, meta | {"seen": seen, "clock": {**meta["clock"], "steps": sums.numbers["steps"]}}
 
     def report(self) -> dict[str, float]:
         return self._last | {"shrinkage": self._penalty()}

@@ -16,12 +16,13 @@ from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.parts.familiarity import WIDEST, LatestDistance
-from prol.parts.feature_store import Memory, Recollection, require_memory
-from prol.parts.inputs import require_not_augmented, training_input
+from prol.parts.feature_store import MERGING, Memory, Recollection, merged_meta, require_memory
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import fourier_features, gamma_by_variance, normal, own_generator, uniform
 from prol.parts.solvers import SolvedHead, lda
 from prol.parts.tasks import TaskClock
+from prol.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,16 @@ class RanDumb(TaskLearner):
 
     def _chosen(self) -> tuple[str, ...]:
         return ("gamma was chosen on the first chunk, and stays",) if self.options.gamma == "auto" else ()
+
+    def added_up(self) -> Sums:
+        require_nothing_drawn(self.options.augment)
+        self.recollection.require_additive()
+        agreed = {"seed of the random features": self.drawn_from, "gamma": self.gamma}
+        numbers = {"seen": self.recollection.samples_seen(), "steps": self.clock.steps}
+        return Sums.of(self._state(), **MERGING, numbers=numbers, agreed=agreed)
+
+    def _from_sums(self, sums: Sums, classes: int) -> State:
+        return sums.together(), merged_meta(sums, classes)
 
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()

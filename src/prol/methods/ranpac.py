@@ -15,13 +15,14 @@ from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.parts.familiarity import WIDEST, LatestDistance
-from prol.parts.feature_store import Memory, Recollection, require_memory
+from prol.parts.feature_store import MERGING, Memory, Recollection, merged_meta, require_memory
 from prol.parts.first_task import FirstTask, head_tables
-from prol.parts.inputs import require_not_augmented, training_input
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import normal, own_generator, relu_features
 from prol.parts.solvers import SolvedHead, choose_ridge, lda, ridge
 from prol.parts.tasks import TaskClock
+from prol.sums import Sums, fingerprint
 
 SETTLED_AFTER = 500
 """Samples on which a ridge strength may be settled; shorter first tasks are left to those behind them."""
@@ -212,6 +213,20 @@ class RanPAC(TaskLearner):
     def _chosen(self) -> tuple[str, ...]:
         settled = self.options.ridge == "auto" and self.strength is not None
         return ("the ridge strength was chosen on the first task, and stays",) if settled else ()
+
+    def added_up(self) -> Sums:
+        require_nothing_drawn(self.options.augment)
+        self.recollection.require_additive()
+        agreed: dict[str, Any] = {"seed of the random features": self.drawn_from, "ridge": self.strength}
+        if self.first_task is not None:
+            if not self.first_task.over:
+                raise ValueError("with adapt=norms learners can be merged only after the first task, which tunes them")
+            agreed["LayerNorms"] = fingerprint(self.first_task.network.trained())
+        numbers = {"seen": self.recollection.samples_seen(), "steps": self.clock.steps}
+        return Sums.of(self._state(), **MERGING, numbers=numbers, agreed=agreed)
+
+    def _from_sums(self, sums: Sums, classes: int) -> State:
+        return sums.together(), merged_meta(sums, classes)
 
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()

@@ -14,9 +14,10 @@ from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import moments_contents, require_left_over
 from prol.parts.familiarity import LatestDistance
-from prol.parts.inputs import require_not_augmented, training_input
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.moments import Moments
 from prol.parts.solvers import SolvedHead, lda
+from prol.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,10 @@ class SLDA(Learner):
     def _familiarity(self, pixels: Pixels, fixed: Tensor | None) -> Tensor | None:
         distance = self._distance(self.moments.counts.rows, self.moments.totals)
         return None if distance is None else distance.familiarity(self._fixed(pixels) if fixed is None else fixed)
+
+    def added_up(self) -> Sums:
+        require_nothing_drawn(self.options.augment)
+        return Sums.of(self._state(), tables=("sums", "counts"), totals=("gram.*",))
 
     def class_counts(self) -> Tensor:
         return self.moments.counts.rows

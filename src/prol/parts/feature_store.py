@@ -15,10 +15,17 @@ from prol.parts.class_removal import SPREAD, TAKEN, require_left_over, sums_of, 
 from prol.parts.moments import Totals, TwinMoments
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
+from prol.sums import Sums
 
 Memory = int | Literal["statistics", "none", "all"]
 Embed = Callable[[Tensor], Tensor]
 """Features `[B, D]` to what is classified, `[B, M]`."""
+
+MERGING: dict[str, Any] = {
+    "tables": ("recollection/moments/*/sums", "recollection/moments/*/counts"),
+    "totals": ("recollection/moments/*/gram.*",),
+}
+"""What of a state that has these under "recollection" adds up with that of another learner."""
 
 _CPU = torch.device("cpu")
 _AT_ONCE = 512
@@ -144,6 +151,16 @@ class Recollection:
         require_left_over(self.moments.fit.squares(), embedded)
         self.moments.fit.add(embedded, rows, times=-1)
         self.moments.seen -= len(rows)
+
+    def require_additive(self) -> None:
+        """Says why what is remembered cannot be added to what another learner remembers."""
+        if self.memory != "statistics":
+            raise ValueError(f"with memory={self.memory} learners cannot be merged: only memory=statistics adds all up")
+        if self.twin:
+            raise ValueError(
+                "while every fifth image is held out to choose the ridge, learners cannot be merged: one alone would "
+                "have held out other images; give ridge= a number, or let all go on from one whose ridge is settled"
+            )
 
     def contents(
         self, row: int | None, augmented: bool, others: tuple[str, ...] = (), merged: tuple[str, ...] = ()
@@ -290,3 +307,13 @@ class Recollection:
     def _tables(self) -> dict[str, RowTable]:
         kept = self.every or self.reservoir
         return {} if kept is None else kept.tables()
+
+
+def merged_meta(sums: Sums, classes: int) -> dict[str, Any]:
+    """The JSON of a learner in tasks that remembers statistics, put together: one's own, with what all have counted."""
+    meta = dict(sums.rest[1])
+    counted = {"seen": sums.numbers["seen"], "classes": classes}
+    return meta | {
+        "clock": {**meta["clock"], "steps": sums.numbers["steps"]},
+        "recollection": {**meta["recollection"], **counted},
+    }

@@ -33,6 +33,12 @@ def split_staged(staged: Staged) -> list[Staged]:
     return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]
 
 
+def require_nothing_drawn(augment: Augment) -> None:
+    """Refuses to merge where one learner of all images would have drawn other crops of them."""
+    if augment != "none":
+        raise ValueError(f"with augment={augment} learners cannot be merged: one alone would have drawn other crops")
+
+
 def require_not_augmented(augment: Augment) -> None:
     """Refuses to unlearn where what was learnt of an image was drawn at random, and nobody can draw it again."""
     if augment != "none":

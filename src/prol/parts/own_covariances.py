@@ -37,12 +37,19 @@ class OwnCovariances:
         self.table = RowTable((packed_length(width),), device, dtype)
 
     def add_classes(self, count: int) -> None:
-        classes, size = self.table.count + count, self.table.buffer.element_size()
-        fits = min(self.width, max(1, widest(self.room // max(1, classes) // size)))
+        fits = self._width_for(self.table.count + count)
         if fits < self.width:
             self.width = fits
             self.table.replace(self.table.rows[:, : packed_length(fits)].clone())
         self.table.append(torch.zeros(count, packed_length(self.width)))
+
+    def _width_for(self, classes: int) -> int:
+        numbers = self.room // max(1, classes) // self.table.buffer.element_size()
+        return min(self.width, max(1, widest(numbers)))
+
+    def length_for(self, classes: int) -> int:
+        """How many numbers a class has, of those kept now, where there are so many classes."""
+        return packed_length(self._width_for(classes))
 
     def add(self, coordinates: Tensor, rows: Tensor) -> None:
         """Takes in coordinates `[B, K]`, or more than are kept, of the class rows `[B]`."""

@@ -153,3 +153,21 @@ def factor(matrix: Tensor, largest: float = 0.0) -> Tensor:
         "the statistics are not those of finite features, so no classifier can be solved from them: look for images "
         "on which the backbone gives NaN or infinity"
     )
+
+
+def sums_of_ridge(inverse: Tensor, weight: Tensor, strength: float) -> tuple[Tensor, Tensor]:
+    """XᵀX `[M, M]` and class sums `[C, M]`, of which (XᵀX + λI)⁻¹ `[M, M]` and the solution `[C, M]` are kept."""
+    lower = torch.linalg.cholesky((inverse + inverse.T) / 2)
+    gram = torch.cholesky_inverse(lower)
+    sums = torch.cholesky_solve(weight.T, lower).T
+    gram.diagonal().sub_(strength)
+    return gram, sums
+
+
+def ridge_from_sums(gram: Tensor, sums: Tensor, strength: float) -> tuple[Tensor, Tensor]:
+    """Undoes `sums_of_ridge`: (XᵀX + λI)⁻¹ and the solution."""
+    matrix = (gram + gram.T) / 2
+    matrix.diagonal().add_(strength)
+    inverse = torch.cholesky_inverse(factor(matrix))
+    inverse = (inverse + inverse.T) / 2
+    return inverse, sums @ inverse

@@ -27,6 +27,10 @@ _FILES = {
     "result.json": "what was measured",
     "steps.json": "times",
     "timing.json": "times",
+    "tensorboard/*": "of a tracker: losses, accuracies and settings, no image",
+    "wandb/*": "of a tracker: losses, accuracies and settings, no image",
+    "mlflow/*": "of a tracker: losses, accuracies and settings, no image",
+    "trackers/*": "under which name a tracker knows the run, and how far it has come there",
     ".lock": "nothing; keeps other processes out",
 }
 

@@ -19,6 +19,7 @@ from prol.evaluation import Event, Finished, run_stream
 from prol.runs.checkpointing import CheckpointWriter, go_back, what_must_stay
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
+from prol.runs.following import Follower, Listener, RunInView, followed
 from prol.runs.images_hash import images_sha256
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
@@ -26,11 +27,17 @@ from prol.runs.setup import FORMAT, Setup, require_same, set_up
 from prol.runs.step_times import logged_step_seconds
 from prol.runs.stream_file import stream_content
 
-Listener = Callable[[Event, float], None]
 
-
-def start(plan: Plan, out: str | Path | None = None, display: Display | None = None) -> RunFolder:
+def start(
+    plan: Plan,
+    out: str | Path | None = None,
+    display: Display | None = None,
+    listeners: Sequence[Listener | Follower] = (),
+) -> RunFolder:
     """Carries out a plan in a new folder, `runs/METHOD-DATASET-seedN` when none is given.
+
+    Args:
+        listeners: are told every event; what they raise stops the run. It may go on with others.
 
     Returns:
         The folder, with `config.json`, `stream.json`, `events.jsonl`, `result.json`, `timing.json`, `checkpoint/` and
@@ -49,11 +56,13 @@ def start(plan: Plan, out: str | Path | None = None, display: Display | None = N
                 write_json(folder.stream, stream_content(setup))
                 if setup.dataset.cut is not None:
                     write_json(folder.split, cut_content(setup.dataset.cut))
-            _carry_out(folder, setup, setup.config, display or Silent())
+            _carry_out(folder, setup, setup.config, display or Silent(), listeners)
     return folder
 
 
-def resume(path: str | Path, display: Display | None = None) -> RunFolder:
+def resume(
+    path: str | Path, display: Display | None = None, listeners: Sequence[Listener | Follower] = ()
+) -> RunFolder:
     """Goes on with an unfinished run from its last good checkpoint; a finished one is left as it is.
 
     The result is bit for bit that of a run that was never stopped, on the same processor and versions.
@@ -72,44 +81,53 @@ def resume(path: str | Path, display: Display | None = None) -> RunFolder:
         with _threads(config["threads"]):
             setup = set_up(Plan.from_config(config))
             require_same(config, setup.config, display.warn)
-            _carry_out(folder, setup, config, display)
+            _carry_out(folder, setup, config, display, listeners)
     return folder
 
 
-def _carry_out(folder: RunFolder, setup: Setup, config: Mapping[str, Any], display: Display) -> None:
+def _carry_out(
+    folder: RunFolder,
+    setup: Setup,
+    config: Mapping[str, Any],
+    display: Display,
+    listeners: Sequence[Listener | Follower],
+) -> None:
     """`config` is that of the start; what is set up now may have other versions."""
     learner, checkpoints, plan = setup.learner, Checkpoints(folder.checkpoints), Plan.from_config(setup.config)
     begun_with = what_must_stay(config) | {"images_sha256": images_sha256(setup.dataset)}
     with folder.writing():
         cursor, timing, offset = go_back(checkpoints, learner, begun_with, display.warn)
         log = EventLog(folder.events, offset)
-    with log, display.showing(setup, folder.path, cursor):
-        writer = CheckpointWriter(
-            checkpoints, plan.checkpoint_every, plan.checkpoint_share, begun_with, learner, cursor, log, timing
-        )
-        for note in setup.dataset.notes:
-            display.warn(note)
-        events = run_stream(
-            learner,
-            setup.dataset,
-            setup.stream,
-            cursor,
-            measures=plan.measures,
-            clock=plan.clock,
-            workers=setup.config["workers"],
-        )
-        last = tell(events, [timing, _into(folder, log), _into(folder, writer), display])
+    run = RunInView(config, folder.path, cursor, timing, display.warn)
+    with followed(run, listeners) as others:
+        with log, display.showing(setup, folder.path, cursor):
+            writer = CheckpointWriter(
+                checkpoints, plan.checkpoint_every, plan.checkpoint_share, begun_with, learner, cursor, log, timing
+            )
+            for note in setup.dataset.notes:
+                display.warn(note)
+            events = run_stream(
+                learner,
+                setup.dataset,
+                setup.stream,
+                cursor,
+                measures=plan.measures,
+                clock=plan.clock,
+                workers=setup.config["workers"],
+            )
+            # Others before the checkpoint: what is behind one was told to them, what is not will be told again.
+            last = tell(events, [timing, *others, _into(folder, log), _into(folder, writer), display])
+            with folder.writing():
+                log.settle()
+        assert isinstance(last, Finished)
+        reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
         with folder.writing():
-            log.settle()
-    assert isinstance(last, Finished)
-    reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
-    with folder.writing():
-        learner.save(folder.model)
-        write_json(folder.timing, timing.summary(features_reused=reused))
-        if plan.clock is not None:
-            write_json(folder.steps, {"step_seconds": logged_step_seconds(folder.events)})
-        # Last of all: whoever finds it may take the run as finished.
-        write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
+            learner.save(folder.model)
+            write_json(folder.timing, timing.summary(features_reused=reused))
+            if plan.clock is not None:
+                write_json(folder.steps, {"step_seconds": logged_step_seconds(folder.events)})
+            # Last of all: whoever finds it may take the run as finished.
+            write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
 
 
 def _into(folder: RunFolder, listen: Listener) -> Listener:

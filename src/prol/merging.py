@@ -1,0 +1,185 @@
+"""Learners that learnt apart put together: exactly what one learner would be that learnt all of it, up to rounding."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from prol.labels import Label
+from prol.sums import Sums, placed
+
+if TYPE_CHECKING:
+    from prol.learner import Learner, State
+
+_CURE = "let all of them go on from copies of one learner, and give that one as base"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What has to be known of a learner before its sums are added to others'; it can be sent to another process."""
+
+    settings: Mapping[str, Any]
+    """What has to be the same in any case, by words for it."""
+    classes: list[Label]
+    counts: list[int]
+    agreed: Mapping[str, Any]
+    numbers: Mapping[str, int]
+    widths: Mapping[str, int]
+    """Columns of tables that may be narrower."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of everything that is added up; of tables without their first axis."""
+
+    @property
+    def empty(self) -> bool:
+        return not any(self.counts)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How sums are put together: all classes, who says what is not a sum, and how wide tables are."""
+
+    classes: list[Label]
+    leader: int
+    numbers: dict[str, int]
+    widths: dict[str, int]
+
+
+def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
+    """A new learner that knows what each of them has learnt. None of them is changed.
+
+    Classes are those of the first, then the others' own in the order of the learners. Only methods that add up what
+    they see can be merged: ValueError says why where the result would not be that of one learner.
+
+    Args:
+        learners: of one method with the same options, on the same backbone.
+        base: what all of them went on from, so that it is counted once and not in each; a copy of then, or a saved one.
+
+    >>> import numpy as np, prol
+    >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
+    >>> here, there = prol.create("slda", device="cpu"), prol.create("slda", device="cpu")
+    >>> here.learn(images[:2], ["cat", "dog"])
+    >>> there.learn(images[2:], ["owl", "cat"])
+    >>> prol.merge([here, there]).classes
+    ['cat', 'dog', 'owl']
+    """
+    if not learners:
+        raise ValueError("there is nothing to merge: give at least one learner")
+    shares = [share_of(learner) for learner in learners]
+    ours = None if base is None else share_of(base)
+    terms = [terms_of(learner, sums) for learner, sums in zip(learners, shares, strict=True)]
+    plan = agree(terms, None if base is None or ours is None else terms_of(base, ours))
+    leader, told = learners[plan.leader], shares[plan.leader]
+    assert told is not None
+    total: dict[str, Tensor] = {}
+    for number, sums in enumerate(shares):
+        if sums is not None:
+            since = ours if number else None  # the first one brings what all of them began with
+            for name in [*told.tables, *told.totals]:
+                part = contribution(name, sums, terms[number].classes, plan)
+                if since is not None and base is not None:
+                    part -= contribution(name, since, base.classes, plan).to(part.device)
+                total[name] = part if name not in total else total[name] + part.to(total[name].device)
+    merged = leader.clone()
+    merged.load_state(*assembled(merged, told, total, plan))
+    return merged
+
+
+def share_of(learner: Learner) -> Sums | None:
+    """A learner's sums; None of one that has seen nothing, and has but names to bring."""
+    counts = learner.class_counts()
+    return None if counts is not None and not bool(counts.any()) else learner.added_up()
+
+
+def terms_of(learner: Learner, sums: Sums | None) -> Terms:
+    counts = learner.class_counts()
+    settings = {
+        "method": learner.name,
+        "options": dataclasses.asdict(learner.options),
+        "backbone": learner.backbone.sha256,
+        "precision": learner.backbone.precision,
+        "preprocessing": dataclasses.asdict(learner.preprocessing),
+    }
+    numbers = [] if counts is None else [round(count) for count in counts.tolist()]
+    if sums is None:
+        return Terms(settings, list(learner.classes), numbers, {}, {}, {}, {})
+    shapes = {name: tuple(t.shape[1:]) for name, t in sums.tables.items() if name not in sums.narrowing}
+    shapes |= {name: tuple(t.shape) for name, t in sums.totals.items()}
+    widths = {name: sums.tables[name].shape[1] for name in sums.narrowing}
+    return Terms(settings, list(learner.classes), numbers, sums.agreed, sums.numbers, widths, shapes)
+
+
+def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
+    """Says how learners are put together, or with a ValueError why they cannot be; the same in every process."""
+    if base is not None and base.empty:
+        base = None
+    for one in [*terms, *([] if base is None else [base])]:
+        _require_same("", terms[0].settings, one.settings, "create all of them alike")
+    told = [number for number, one in enumerate(terms) if not one.empty]
+    if not told:
+        raise ValueError("none of the learners has learnt anything: there is nothing to merge")
+    first = terms[told[0]]
+    for one in [*(terms[number] for number in told[1:]), *([] if base is None else [base])]:
+        _require_same("their ", first.agreed, one.agreed, _CURE)
+        _require_same("the shape of ", first.shapes, one.shapes, "create all of them alike")
+    for number, one in enumerate(terms if base is not None else []):
+        assert base is not None
+        _require_from_base(number, one, base)
+    known = [*(terms[number] for number in told), *([] if base is None else [base])]
+    numbers = {
+        name: sum(terms[number].numbers[name] for number in told)
+        - (0 if base is None else (len(told) - 1) * base.numbers[name])
+        for name in first.numbers
+    }
+    widths = {name: min(one.widths[name] for one in known) for name in first.widths}
+    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), told[0], numbers, widths)
+
+
+def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreement) -> Tensor:
+    """One tensor of a learner with these classes, in float64 and with rows for the classes of all; a new one."""
+    if name in sums.totals:
+        return sums.totals[name].to(torch.float64, copy=True)
+    table = sums.tables[name]
+    if name in plan.widths:
+        table = table[:, : plan.widths[name]]
+    row_of = {label: row for row, label in enumerate(plan.classes)}
+    return placed(table, torch.tensor([row_of[label] for label in classes], dtype=torch.int64), len(plan.classes))
+
+
+def assembled(learner: Learner, told: Sums, total: Mapping[str, Tensor], plan: Agreement) -> State:
+    """The state of all together for `load_state`; what is not a sum is as it was `told` by the leader."""
+    tables = {name: total[name].to(tensor.dtype) for name, tensor in told.tables.items()}
+    totals = {name: total[name].to(tensor.dtype) for name, tensor in told.totals.items()}
+    whole = dataclasses.replace(told, tables=tables, totals=totals, numbers=plan.numbers)
+    tensors, meta = learner._from_sums(whole, len(plan.classes))
+    return {**tensors, "random": learner.random.get_state()}, {"classes": plan.classes, "method": meta}
+
+
+def _require_same(what: str, one: Mapping[str, Any], other: Mapping[str, Any], cure: str) -> None:
+    for name in sorted(one.keys() | other.keys()):
+        mine, theirs = one.get(name), other.get(name)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            _require_same(f"{name} ", mine, theirs, cure)
+        elif mine != theirs:
+            shown = f" ({_short(mine)} and {_short(theirs)})"
+            raise ValueError(f"learners cannot be merged, since {what}{name} differ{shown}: {cure}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:20]}..."
+
+
+def _require_from_base(number: int, one: Terms, base: Terms) -> None:
+    """Nobody can see whether a learner went on from another one, but it must have all classes and counts of it."""
+    counts = dict(zip(one.classes, one.counts, strict=True))
+    for label, count in zip(base.classes, base.counts, strict=True):
+        if counts.get(label, 0) < count:
+            raise ValueError(
+                f"learner {number + 1} did not go on from the base: of {label!r} it has learnt "
+                f"{counts.get(label, 0)} images, the base {count}; give what all of them began with"
+            )
