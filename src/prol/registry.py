@@ -48,6 +48,7 @@ _BUILT_IN = {
     "datasets": {
         "digits": "prol.datasets.digits:digits",
         "glyphs": "prol.datasets.glyphs:glyphs",
+        "generated": "prol.datasets.generated:generated",
         "folder": "prol.datasets.folder:folder",
         "parquet": "prol.datasets.parquet:parquet",
         "cifar100": "prol.datasets.cifar100:cifar100",

@@ -19,6 +19,7 @@ from prol.cli.merging import merge
 from prol.cli.models import export, predict
 from prol.cli.rate_curve import rate_curve
 from prol.cli.report import report
+from prol.cli.reproduce import reproduce
 from prol.cli.run import resume, run
 from prol.cli.serve import serve
 from prol.cli.sharing import onnx, pull, push
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 learning, keeping = (run, resume, show), (export, predict, serve, audit, merge, onnx, push, pull)
-for verb in (*learning, *keeping, compare, sweep, report, rate_curve, params, methods, datasets, streams):
+for verb in (*learning, *keeping, compare, sweep, report, reproduce, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 app.add_typer(classes, name="classes")

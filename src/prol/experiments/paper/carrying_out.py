@@ -1,0 +1,193 @@
+"""Runs by content: each lies in a folder named after what it is, is made once, and serves every item that needs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from prol import registry
+from prol.experiments.executors import Executor
+from prol.experiments.one_run import sentence_of
+from prol.experiments.paper.items import Want
+from prol.experiments.paper.scale import FROM_SCRATCH
+from prol.report.comparison import RunFiles
+from prol.runs import Plan, RunFolder
+from prol.runs.setup import set_up
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one row on one data set: its finished runs, and why others are missing."""
+
+    row: str
+    beside: str | None
+    method: str
+    dataset: str
+    setting: int | None
+    timed: bool
+    runs: tuple[RunFiles, ...]
+    why: str | None
+    failed: bool = False
+    """Whether a run was begun and could not be finished, rather than never begun."""
+
+
+class Grid:
+    """The runs behind any number of items, under one folder.
+
+    Args:
+        folder: where runs lie.
+        seeds: every row runs with each of them.
+        executor: carries out runs whose time does not count.
+        alone: carries out the others, one after another.
+        say: is given lines about how the whole gets on.
+        keep_models: whether finished runs keep their learner; tables need only its results.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seeds: Sequence[int],
+        executor: Executor,
+        alone: Executor,
+        say: Say,
+        keep_models: bool = False,
+    ) -> None:
+        self.folder, self.seeds, self.say, self.keep_models = folder, seeds, say, keep_models
+        self.executor, self.alone = executor, alone
+        self.problems: dict[Path, str] = {}
+        """Why runs that were begun did not finish."""
+        self._configs: dict[str, dict[str, Any] | str] = {}
+        self._unavailable: dict[tuple[str, ...], str] = {}
+
+    def carry_out(self, wants: Sequence[Want]) -> list[Outcome]:
+        """Makes what is not there yet, then gives what there is."""
+        places = [self._places(want) for want in wants]
+        for timed, executor in ((False, self.executor), (True, self.alone)):
+            wanted = {
+                path: plan
+                for want, found in zip(wants, places, strict=True)
+                if want.timed is timed and not isinstance(found, str)
+                for path, plan in found.items()
+            }
+            self._make(wanted, executor)
+        return [self._outcome(want, found) for want, found in zip(wants, places, strict=True)]
+
+    def _make(self, wanted: Mapping[Path, Plan], executor: Executor) -> None:
+        pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
+        if len(pending) < len(wanted):
+            self.say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
+        done = len(wanted) - len(pending)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with closing(executor.settle(pending, lambda path, line: self.say(f"{path.name}: {line}"))) as outcomes:
+            for path, problem in outcomes:
+                done += 1
+                if problem is not None:
+                    self.problems[path] = problem
+                elif not self.keep_models:
+                    _leave_results(RunFolder(path))
+                self.say(
+                    f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {len(wanted)} runs)"
+                )
+
+    def _places(self, want: Want) -> dict[Path, Plan] | str:
+        """The folder of each seed's run; a sentence where there can be none."""
+        config = self._config(want.plan)
+        if isinstance(config, str):
+            return config
+        return {self.folder / run_name({**config, "seed": seed}): replace(want.plan, seed=seed) for seed in self.seeds}
+
+    def _config(self, plan: Plan) -> dict[str, Any] | str:
+        key = repr(replace(plan, seed=0))
+        if key not in self._configs:
+            self._configs[key] = self._set_up(plan)
+        return self._configs[key]
+
+    def _set_up(self, plan: Plan) -> dict[str, Any] | str:
+        if plan.method not in registry.names("methods"):
+            return f"there is no method {plan.method!r} in this version"
+        missing = self._missing(("data", plan.dataset, str(plan.data)), lambda: _open_data(plan))
+        if not missing and plan.backbone != FROM_SCRATCH:
+            place = ("backbone", plan.backbone, plan.device, plan.precision)
+            missing = self._missing(place, lambda: _open_backbone(plan))
+        if missing:
+            return missing
+        try:
+            return set_up(plan).config
+        except Exception as error:
+            return sentence_of(error)
+
+    def _missing(self, key: tuple[str, ...], test: Callable[[], object]) -> str:
+        """Why data or weights are not to be had, found out once; empty where they are."""
+        if key not in self._unavailable:
+            self._unavailable[key] = _problem(test)
+            if self._unavailable[key]:
+                self.say(f"{key[1]} is not to be had: {self._unavailable[key]}")
+        return self._unavailable[key]
+
+    def _outcome(self, want: Want, places: dict[Path, Plan] | str) -> Outcome:
+        runs: list[RunFiles] = []
+        why: list[str] = [places] if isinstance(places, str) else []
+        for path in () if isinstance(places, str) else places:
+            run = RunFolder(path)
+            if run.status() == "finished":
+                runs.append(read_run(run))
+            else:
+                why.append(self.problems.get(path, "not finished"))
+        return Outcome(
+            want.row,
+            want.beside,
+            want.plan.method,
+            want.plan.dataset,
+            want.setting,
+            want.timed,
+            tuple(runs),
+            "; ".join(dict.fromkeys(why)) or None,
+            failed=any(path in self.problems for path in (() if isinstance(places, str) else places)),
+        )
+
+
+def _leave_results(run: RunFolder) -> None:
+    """A learner may be a thousand times its results, and a main table has dozens of them."""
+    for folder in (run.checkpoints, run.model):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_run(run: RunFolder) -> RunFiles:
+    """The contents of a finished run."""
+    return RunFiles(run.path.name, run.read(run.config), run.read(run.result), run.read(run.timing))
+
+
+def run_name(config: Mapping[str, Any]) -> str:
+    """A folder's name from what a run is: the same for the same config, whatever versions it is run with."""
+    content = {name: value for name, value in config.items() if name != "versions"}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    name = f"{config['method']}-{config['dataset']['name']}-seed{config['seed']}"
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest[:12]}"
+
+
+def _problem(test: Callable[[], object]) -> str:
+    try:
+        test()
+    except Exception as error:
+        return sentence_of(error)
+    return ""
+
+
+def _open_data(plan: Plan) -> object:
+    return registry.dataset(plan.dataset)(data=plan.data)
+
+
+def _open_backbone(plan: Plan) -> object:
+    from prol.backbones import open_backbone
+
+    return open_backbone(plan.backbone, device=plan.device, precision=plan.precision)

@@ -1,0 +1,163 @@
+"""Items of the paper from one call: runs, tables and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prol.artifacts.atomic import write_file, write_json
+from prol.experiments.executors import Executor, OneByOne
+from prol.experiments.paper import tables, timing_tables
+from prol.experiments.paper.carrying_out import Grid, Outcome, Say, read_run
+from prol.experiments.paper.differences import differences
+from prol.experiments.paper.items import ITEMS, Item
+from prol.experiments.paper.scale import Scale
+from prol.report.sheet import Sheet, SheetTable
+from prol.report.sheet_plot import plot_sheet
+from prol.report.sheet_text import sheet_csv, sheet_markdown
+from prol.runs import RunFolder
+from prol.runs.display import Silent
+
+RUNS = "runs"
+_KEPT = ("row", "beside", "method", "dataset", "setting", "timed", "why", "failed")
+_OUTCOMES, _TABLE = "runs.json", "table"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """An item as it was written: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
+
+    sheet: Sheet
+    page: str
+    folder: Path
+    missing: tuple[str, ...]
+    failed: bool
+
+    @property
+    def finished_runs(self) -> int:
+        return sum(len(row.seeds) for table in self.sheet.tables for row in table.rows)
+
+
+def reproduce(
+    items: Sequence[Item],
+    scale: Scale,
+    out: str | Path,
+    executor: Executor | None = None,
+    alone: Executor | None = None,
+    say: Say | None = None,
+    keep_models: bool = False,
+) -> list[Reproduced]:
+    """Runs what the items need and writes `OUT/ITEM/` for each: runs.json, table.md, table.csv, table.json, figures.
+
+    Runs lie in `OUT/runs`, named by what they are: finished ones are kept and stopped ones go on. What cannot be run is
+    said in the table and does not stop the rest.
+
+    Args:
+        executor: carries out runs whose time does not count; one after another by default.
+        alone: carries out runs that are timed.
+        say: is given lines about how the whole gets on.
+        keep_models: whether finished runs keep their learner and last checkpoint.
+    """
+    say = say or _say_nothing
+    asked = {item.name: item.wants(scale) for item in items}
+    if not any(asked.values()):
+        raise ValueError("--methods leaves no row of what is to be reproduced: `prol reproduce --list` names the rows")
+    folder = Path(out)
+    here = OneByOne(Silent())
+    grid = Grid(folder / RUNS, scale.seeds, executor or here, alone or here, say, keep_models)
+    done = []
+    for item in items:
+        wants = asked[item.name]
+        if not wants:
+            say(f"{item.name}: --methods leaves no row of it")
+            continue
+        say(f"{item.name}: {len(wants)} rows and settings, seeds {', '.join(map(str, scale.seeds))}")
+        done.append(_write(item, grid.carry_out(wants), folder))
+    return done
+
+
+def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
+    """The tables and figures once more, from the files of an earlier reproduction alone."""
+    folder = Path(out)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} does not exist: give the --out of a reproduction")
+    there = [item for item in items if (folder / item.name / _OUTCOMES).is_file()]
+    if not there:
+        raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
+    return [_write(item, _read_outcomes(folder, item), folder) for item in there]
+
+
+def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
+    """The tables of an item from what became of its runs."""
+    return Sheet(item, ITEMS[item].about, tuple(differences(item, outcomes)), tuple(_tables(item, outcomes)))
+
+
+def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
+    untimed = [outcome for outcome in outcomes if not outcome.timed]
+    match item:
+        case "main":
+            return tables.main_tables(outcomes)
+        case "history":
+            return tables.history_tables(outcomes)
+        case "appendix":
+            return [*tables.history_tables(untimed), *timing_tables.per_task_time_tables(outcomes)]
+        case "non-ptm":
+            return tables.without_ptm_tables(outcomes)
+        case "throughput":
+            return timing_tables.throughput_tables(outcomes)
+        case "robustness-length":
+            return tables.robustness_tables(item, "prompt length", outcomes)
+        case "robustness-layers":
+            return tables.robustness_tables(item, "prompted blocks", outcomes)
+        case "ablation":
+            return tables.ablation_tables(outcomes)
+        case "complexity":
+            return timing_tables.complexity_tables(outcomes)
+    raise ValueError(f"unknown item {item!r}: choose {', '.join(ITEMS)}")
+
+
+def _write(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
+    place = folder / item.name
+    place.mkdir(parents=True, exist_ok=True)
+    sheet = make_sheet(item.name, outcomes)
+    write_json(place / _OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
+    write_json(place / f"{_TABLE}.json", asdict(sheet))
+    _write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
+    page = sheet_markdown(sheet)
+    _write_text(place / f"{_TABLE}.md", page)  # there even where no picture can be drawn
+    _write_text(place / f"{_TABLE}.md", sheet_markdown(sheet, plot_sheet(sheet, place)))
+    missing = tuple(dict.fromkeys(f"{one.row} on {one.dataset}: {one.why}" for one in outcomes if one.why))
+    return Reproduced(sheet, page, place, missing, any(one.failed for one in outcomes))
+
+
+def _outcome_content(outcome: Outcome) -> dict[str, Any]:
+    content = {name: getattr(outcome, name) for name in _KEPT}
+    return content | {"runs": [run.folder for run in outcome.runs]}
+
+
+def _read_outcomes(folder: Path, item: Item) -> list[Outcome]:
+    file = folder / item.name / _OUTCOMES
+    try:
+        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}; reproduce {item.name} again, finished runs are kept") from error
+    return [
+        Outcome(**row | {"runs": tuple(read_run(RunFolder(folder / RUNS / name)) for name in row["runs"])})
+        for row in rows
+    ]
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_file(path, partial(_put, text))
+
+
+def _put(text: str, file: Path) -> None:
+    file.write_text(text, encoding="utf-8")
+
+
+def _say_nothing(line: str) -> None:
+    del line

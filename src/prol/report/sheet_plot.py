@@ -1,0 +1,130 @@
+"""The figures of a reproduction: ours and the paper's beside each other, in the same colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prol.report.figures import BLUE, COLOURS, LINES, MARKERS, ORANGE, require_matplotlib
+from prol.report.sheet import Pair, Sheet, SheetRow, SheetTable
+
+KINDS = ("png", "svg")
+
+
+def plot_sheet(sheet: Sheet, folder: Path) -> list[str]:
+    """Draws each table that has a figure and a number of ours as PNG and SVG; returns the names of the PNGs."""
+    drawn = []
+    for table in sheet.tables:
+        if table.figure is None or not any(pair.ours for row in table.rows for pair in row.pairs):
+            continue
+        figure = _DRAWN[table.figure](table)
+        for kind in KINDS:
+            figure.savefig(folder / f"{table.name}.{kind}", dpi=150)
+        drawn.append(f"{table.name}.png")
+    return drawn
+
+
+def _lines(table: SheetTable) -> Any:
+    """Ours left and the paper's right, over the same axes; the paper's is left out where it has nothing."""
+    panels = ["ours", "paper"] if any(pair.paper is not None for row in table.rows for pair in row.pairs) else ["ours"]
+    figure = require_matplotlib()(
+        figsize=(5 * len(panels) + 2.5, max(4.2, 0.25 * len(table.rows) + 1)), layout="constrained"
+    )
+    all_axes = figure.subplots(1, len(panels), sharey="%" in table.y_title, squeeze=False)[0]
+    for axes, panel in zip(all_axes, panels, strict=True):
+        numbered = dict(enumerate(table.rows))
+        rows = numbered if panel == "ours" else _each_once(numbered)
+        for number, row in rows.items():
+            _line(axes, table, row, panel, _style(number), label=row.name if panel == "ours" else None)
+        axes.set(xlabel=table.x_title, title="here" if panel == "ours" else "as printed in the paper")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    all_axes[0].set_ylabel(table.y_title)
+    figure.suptitle(table.title, parse_math=False, fontsize=11)
+    figure.legend(loc="outside right center", fontsize=8)
+    return figure
+
+
+def _each_once(rows: dict[int, SheetRow]) -> dict[int, SheetRow]:
+    """Rows by number, without those that stand beside the same printed numbers as an earlier one."""
+    printed: dict[tuple[float | None, ...], int] = {}
+    for number, row in rows.items():
+        printed.setdefault(tuple(pair.paper for pair in row.pairs), number)
+    return {number: rows[number] for number in printed.values()}
+
+
+def _line(axes: Any, table: SheetTable, row: SheetRow, panel: str, style: dict[str, Any], label: str | None) -> None:
+    points = [(x, _value(pair, panel), pair) for x, pair in zip(table.x, row.pairs, strict=False)]
+    known = [(x, value, pair) for x, value, pair in points if value is not None]
+    if not known and panel == "paper":
+        return
+    axes.plot([x for x, _, _ in known], [value for _, value, _ in known], label=label, markersize=4, **style)
+    deviations = [pair.ours.deviation or 0.0 if pair.ours else 0.0 for _, _, pair in known]
+    if panel == "ours" and any(deviations):
+        low = [value - deviation for (_, value, _), deviation in zip(known, deviations, strict=True)]
+        high = [value + deviation for (_, value, _), deviation in zip(known, deviations, strict=True)]
+        axes.fill_between([x for x, _, _ in known], low, high, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _bars(table: SheetTable) -> Any:
+    """The first column's numbers, ours and the paper's, one pair of bars a row."""
+    figure = require_matplotlib()(figsize=(8, max(3.0, 0.42 * len(table.rows) + 1.2)), layout="constrained")
+    axes = figure.subplots()
+    places = list(range(len(table.rows)))
+    for panel, colour, shift, label in (("ours", BLUE, -0.2, "here"), ("paper", ORANGE, 0.2, "paper")):
+        known = [(place, row.pairs[0]) for place, row in zip(places, table.rows, strict=True)]
+        shown = [(place, pair, _value(pair, panel)) for place, pair in known]
+        shown = [one for one in shown if one[2] is not None]
+        errors = [pair.ours.deviation or 0.0 if pair.ours and panel == "ours" else 0.0 for _, pair, _ in shown]
+        axes.barh(
+            [place + shift for place, _, _ in shown],
+            [value for _, _, value in shown],
+            height=0.38,
+            color=colour,
+            xerr=errors if any(errors) else None,
+            label=label if shown else None,
+        )
+    axes.set_yticks(places, [row.name for row in table.rows])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{table.columns[0]}, {table.y_title}")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.suptitle(table.title, parse_math=False, fontsize=11)
+    return figure
+
+
+def _fit(table: SheetTable) -> Any:
+    """Points and the straight line through them."""
+    figure = require_matplotlib()(figsize=(7.5, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for number, row in enumerate(table.rows):
+        style, fit = _style(number), row.fit
+        points = [
+            (x, value) for x, pair in zip(table.x, row.pairs, strict=True) if pair.ours for value in pair.ours.values
+        ]
+        label = row.name if fit is None else f"{row.name}: {fit.slope:.3g} {table.fit}, R² = {fit.r_squared:.4f}"
+        axes.plot([x for x, _ in points], [y for _, y in points], style["marker"], color=style["color"], label=label)
+        if fit is not None and points:
+            ends = [0.0, max(x for x, _ in points)]
+            axes.plot(ends, [fit.slope * x + fit.intercept for x in ends], color=style["color"], linewidth=1)
+    axes.set(xlabel=table.x_title, ylabel=table.y_title, xlim=(0, None), ylim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.suptitle(table.title, parse_math=False, fontsize=11)
+    return figure
+
+
+def _value(pair: Pair, panel: str) -> float | None:
+    return pair.paper if panel == "paper" else None if pair.ours is None else pair.ours.mean
+
+
+def _style(number: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
+
+
+_DRAWN: dict[str, Callable[[SheetTable], Any]] = {"lines": _lines, "bars": _bars, "fit": _fit}
