@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-gpu clean
+.PHONY: demo test test-slow test-gpu docs clean
 
 demo: .venv/installed
 	rm -rf runs/demo
@@ -22,6 +22,9 @@ test-slow: .venv/installed-test
 
 test-gpu: .venv/installed-test
 	$(BIN)/pytest -m gpu
+
+docs: .venv/installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

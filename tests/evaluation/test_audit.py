@@ -28,6 +28,12 @@ def audited(learner: Learner, **how: Any) -> Audit:
     return audit_learner(learner, **({"images": 16} | how))
 
 
+def test_a_head_that_is_dropped_while_the_audit_teaches_does_not_stop_it() -> None:
+    options = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6, "adapt_steps": 3}
+    learner = prol.create("prol_plus", tiny_vit(torch.float32), **options)
+    assert audited(teach(learner)).keeps_no_samples()
+
+
 REPLAY = [method for method in METHODS if registry.method(method).keeps_samples]
 
 

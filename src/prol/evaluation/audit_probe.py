@@ -148,7 +148,8 @@ def _search_own_rows(learner: Learner, tensors: Mapping[str, Tensor], groups: di
         written = [_taught_as_new(learner, image) for image in images[:PROBED]]
         for name, rows in tables.items():
             own = torch.cat([tensors[name][-1:].flatten(1) for tensors in written])
-            best[name][group] = highest_cosine(own, rows) if own.shape[1] == rows.shape[1] else -1.0
+            # a table may be gone by now, as that of a head which a method drops after some steps
+            best[name][group] = highest_cosine(own, rows) if len(own) and own.shape[1] == rows.shape[1] else -1.0
     return max((Search(name, **found) for name, found in best.items()), key=Search.tells, default=Search())
 
 

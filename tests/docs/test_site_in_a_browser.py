@@ -1,0 +1,43 @@
+"""The site opened as files in a real browser: search, phones, both colour schemes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from serve.page_browser import MISSING_BROWSER, browser, browser_is_there, show_as, until
+
+pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
+
+
+def test_pages_opened_as_files_are_found_shown_and_fetch_nothing(folder: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as driver:
+        driver.get((folder / "index.html").as_uri())
+        query = driver.find_element(By.CSS_SELECTOR, "input.md-search__input")
+        query.click()
+        query.send_keys("hard-soft update" + Keys.SPACE)
+
+        def found() -> list[str]:
+            links = driver.find_elements(By.CSS_SELECTOR, "a.md-search-result__link")
+            return [link.get_attribute("href") or "" for link in links]
+
+        assert any("methods/prol.html" in link for link in until(found, "the search finds pages"))
+
+        show_as(driver, (390, 800), dark=True)
+        driver.get((folder / "methods" / "index.html").as_uri())
+        scheme = driver.find_element(By.TAG_NAME, "body").get_attribute("data-md-color-scheme")
+        assert scheme == "slate"
+        pictures = driver.find_elements(By.CSS_SELECTOR, ".drawing img")
+        shown = [Path(str(picture.get_attribute("src"))).name for picture in pictures if picture.is_displayed()]
+        assert shown == ["topology-dark.svg"]
+        widths = driver.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+        assert widths[0] <= widths[1], "the page scrolls sideways on a phone"
+
+        wanted = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+        asked = [one["params"]["request"]["url"] for one in wanted if one["method"] == "Network.requestWillBeSent"]
+        assert [url for url in asked if url.startswith(("http", "ws"))] == []
+        assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
