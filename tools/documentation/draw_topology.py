@@ -179,11 +179,11 @@ def _replay(d: Drawing, x: float, y: float) -> None:
         x,
         y,
         "Replay",
-        "for comparison: keeps samples",
+        "er, derpp, er_ace, ocm, gsa, onpro, esrm, mose, gdumb",
         "kept: samples of earlier chunks beside the network: another game",
     )
     _network(d, x, y, kind="trained", name="ResNet, all of it trained")
-    d.box(x + 82, y + 66, 116, 52, ["memory", "a few images a class"], "kept", size=12)
+    d.box(x + 82, y + 66, 116, 52, ["memory", "5,000 images"], "kept", size=12)
     d.arrow((x + 40, y + 172), (x + 40, y + 92), (x + 80, y + 92), kind="kept")
     d.text(x + 210, y + 96, "some images of each chunk are kept", size=11.5, kind="faint")
     d.arrow((x + 140, y + 118), (x + 140, y + 142), (x + 71, y + 142), (x + 71, y + 188), kind="kept")
