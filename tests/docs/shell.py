@@ -20,7 +20,7 @@ from serve.running import DEADLINE, eventually
 
 INSTALLING = ("pip", "git", "cd", "make")
 """Commands that set things up; blocks of nothing else need no mark."""
-SMALLER = ("run", "compare")
+SMALLER = ("run", "compare", "sweep")
 """Verbs of prol that take the flags of a mark `run with: FLAGS`."""
 PRINTED_PORT = "8000"
 

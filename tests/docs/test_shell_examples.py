@@ -3,7 +3,7 @@
 Right before a block stands one of these comments:
 
     <!-- run -->                          as it is printed
-    <!-- run with: FLAGS -->              with these flags behind `prol run` and `prol compare`, which make them small;
+    <!-- run with: FLAGS -->              with these flags behind run, compare and sweep, which make them small;
                                           the slow suite runs them as printed
     <!-- run as a service -->             `prol serve` first, then clients of it
     <!-- not run: REASON -->
@@ -31,6 +31,11 @@ LEFT_BEHIND = {
     "extending": ["runs/fading/result.json", "runs/compare-digits/comparison.md"],
     "comparing": ["runs/compare-digits/comparison.json"],
     "results": [],
+    "report": ["report.html"],
+    "reproduce": [],
+    "sweep": [],
+    "trackers": ["runs/mine/result.json"],
+    "replay": ["runs/er/result.json"],
 }
 """Pages with examples that run, and some of the files that these must write."""
 MINUTES = ("start", "own-images", "artifacts")
@@ -67,8 +72,8 @@ def test_every_page_with_examples_to_run_is_run() -> None:
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stem: str) -> Path:
     """A folder that has what the page speaks of."""
-    if stem == "results":
-        for name in ("cifar100", "cub200"):
+    if stem in ("results", "report"):
+        for name in ("cifar100", "cub200") if stem == "results" else ("cifar100_iblurry",):
             shutil.copytree(ROOT / "results" / name, tmp_path / "results" / name)
     elif stem == "extending":
         install(tmp_path)
