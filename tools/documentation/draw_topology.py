@@ -179,7 +179,7 @@ def _replay(d: Drawing, x: float, y: float) -> None:
         x,
         y,
         "Replay",
-        "er, derpp, er_ace, ocm, gsa, onpro, esrm, mose, gdumb",
+        "ER · DER++ · ER-ACE · OCM · GSA · OnPro · ESRM · MOSE · GDumb",
         "kept: samples of earlier chunks beside the network: another game",
     )
     _network(d, x, y, kind="trained", name="ResNet, all of it trained")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,9 @@ from option_tables import option_table
 from prol import registry
 
 ALL_METHODS = "<!-- table of methods -->"
-MEASURED_ON = {"cifar100": "CIFAR-100", "cub200": "CUB-200"}
+SHUFFLED = "cifar100_shuffled"
+MEASURED_ON = {"cifar100": "CIFAR-100", "cub200": "CUB-200", SHUFFLED: "CIFAR-100, classes in drawn orders"}
+"""Folders of results, and what they are on."""
 OPTIONS_HEADING = "## Every option"
 
 
@@ -33,7 +34,7 @@ def dressed(text: str, page: PurePosixPath, root: Path) -> str:
 
 def what_it_needs(method: str) -> str:
     """What a method makes of what it is told."""
-    if any(field.name == "task_min_classes" for field in dataclasses.fields(registry.method(method).Options)):
+    if registry.method(method).uses_tasks:
         return "labels; boundaries where there are any, else [a rule](prol.md#streams-without-boundaries) finds tasks"
     return "labels; boundaries change nothing"
 
@@ -43,6 +44,7 @@ def _glance(method: str, page: PurePosixPath, root: Path) -> str:
     rows = {
         "family": kind.family,
         "source": kind.citation,
+        "network": "trained from scratch" if kind.from_scratch else "pre-trained",
         "keeps samples": "yes" if kind.keeps_samples else "no",
         "is told": what_it_needs(method),
     }
@@ -58,7 +60,7 @@ def _glance(method: str, page: PurePosixPath, root: Path) -> str:
 
 def _all_methods(page: PurePosixPath, root: Path) -> str:
     """One row a method, best on CIFAR-100 first."""
-    measured = _measured("cifar100", root)
+    measured = _measured(SHUFFLED, root) | _measured("cifar100", root)
     lines = [
         f"| method | family | kept, beside the frozen network | FAA on CIFAR-100 | "
         f"[command]({_up(page)}results/README.md) |",
@@ -71,7 +73,8 @@ def _all_methods(page: PurePosixPath, root: Path) -> str:
         row = measured.get(name)
         described = (root / "docs" / page.parent / f"{name}.md").is_file()
         shown = f"[`{name}`]({name}.md)" if described else f"`{name}`"
-        result = ["", "", ""] if row is None else [_bytes(row), _number(row["faa"]), f"`{_command(row, 'cifar100')}`"]
+        folder = "cifar100" if name in _measured("cifar100", root) else SHUFFLED
+        result = ["", "", ""] if row is None else [_bytes(row), _number(row["faa"]), f"`{_command(row, folder)}`"]
         lines.append("| " + " | ".join([shown, registry.method(name).family, *result]) + " |")
     return "\n".join(lines)
 
@@ -92,8 +95,9 @@ def _given(row: Any) -> list[str]:
     return options.split(",") if options else []
 
 
-def _command(row: Any, dataset: str) -> str:
-    return " ".join(["prol run", row["method"], dataset, *_given(row)])
+def _command(row: Any, folder: str) -> str:
+    order = ["--class-order shuffled"] if folder == SHUFFLED else []
+    return " ".join(["prol run", row["method"], folder.partition("_")[0], *_given(row), *order])
 
 
 def _number(measure: Any) -> str:

@@ -42,7 +42,9 @@ class ReplayOptions:
     replay: int = 64
     """Images of the memory in each step."""
     lr: float = 5e-4
+    """Learning rate of AdamW."""
     weight_decay: float = 1e-4
+    """Share of lr by which weights shrink in each step."""
     task_min_classes: int = 2
     task_min_steps: int = 50
 
