@@ -16,7 +16,6 @@ from prol import registry
 from prol.experiments.executors import Executor
 from prol.experiments.one_run import sentence_of
 from prol.experiments.paper.items import Want
-from prol.experiments.paper.scale import FROM_SCRATCH
 from prol.report.comparison import RunFiles
 from prol.runs import Plan, RunFolder
 from prol.runs.setup import set_up
@@ -115,7 +114,7 @@ class Grid:
         if plan.method not in registry.names("methods"):
             return f"there is no method {plan.method!r} in this version"
         missing = self._missing(("data", plan.dataset, str(plan.data)), lambda: _open_data(plan))
-        if not missing and plan.backbone != FROM_SCRATCH:
+        if not missing:
             place = ("backbone", plan.backbone, plan.device, plan.precision)
             missing = self._missing(place, lambda: _open_backbone(plan))
         if missing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from prol.experiments.paper import rows
 from prol.experiments.paper.rows import Line
-from prol.experiments.paper.scale import FROM_SCRATCH, Scale
+from prol.experiments.paper.scale import Scale
 from prol.runs import Plan
 
 
@@ -71,7 +71,7 @@ def _ablation(scale: Scale) -> list[Want]:
 def _without_ptm(scale: Scale) -> list[Want]:
     dataset = scale.without_ptm
     wants = [
-        Want(line.name, line.beside, scale.plan(line.name, line.method, dataset, line.options, FROM_SCRATCH))
+        Want(line.name, line.beside, scale.plan(line.name, line.method, dataset, line.options, scale.own_network))
         for line in rows.REPLAY_ROWS
         if scale.takes(line.name, line.method)
     ]
