@@ -241,3 +241,56 @@ def test_tensors_that_move_together_may_not_change() -> None:
     adam.update_together("all", [Part.whole(torch.ones(3))], [torch.ones(3)], 0.1)
     with pytest.raises(ValueError, match="tensors that move together, 'all', must stay the same"):
         adam.update_together("all", [Part.whole(torch.ones(4))], [torch.ones(4)], 0.1)
+
+
+def test_with_decay_and_beta2_whole_tensors_move_as_by_torchs_adamw() -> None:
+    random = torch.Generator().manual_seed(2)
+    shapes = {"a": (), "b": (4,), "c": (2, 3)}
+    homes = {name: torch.randn(shape, generator=random, dtype=torch.float64) for name, shape in shapes.items()}
+    dense = {name: home.clone().requires_grad_() for name, home in homes.items()}
+    mine = Adam(decay=0.3, beta2=0.99)
+    theirs = torch.optim.AdamW(dense.values(), lr=0.02, betas=(0.9, 0.99), weight_decay=0.3)
+    for step in range(8):
+        gradients = {n: torch.randn(shapes[n], generator=random, dtype=torch.float64) for n in homes}
+        mine.begin_step(torch.tensor(True) if step % 2 else None)
+        together = ["a", "c"]  # some end to end under one name, some by themselves, all the same
+        mine.update_together("net", [Part.whole(homes[n]) for n in together], [gradients[n] for n in together], 0.02)
+        update(mine, "b", Part.whole(homes["b"]), gradients["b"], 0.02)
+        for name, parameter in dense.items():
+            parameter.grad = gradients[name].clone()
+        theirs.step()
+        for name, home in homes.items():
+            torch.testing.assert_close(home, dense[name].detach(), rtol=0, atol=1e-13)
+
+
+def test_a_head_that_grows_has_moments_of_zero_for_its_new_rows() -> None:
+    """As torch's AdamW would go on if its table had had those rows from the start, without gradient and decay."""
+    random = torch.Generator().manual_seed(3)
+    table = random_table(0)
+    dense = table.clone().requires_grad_()
+    mine, theirs = Adam(decay=0.2), torch.optim.AdamW([dense], lr=0.05, weight_decay=0.2)
+    for rows in (2, 2, 5, 5, 7):
+        gradient = torch.randn(rows, WIDTH, generator=random, dtype=torch.float64)
+        mine.begin_step()
+        update(mine, "head", Part.whole(table[:rows]), gradient, 0.05)
+        dense.grad = torch.zeros_like(dense)
+        dense.grad[:rows] = gradient
+        theirs.step()
+        with torch.no_grad():
+            dense[rows:] = random_table(0)[rows:]  # decay must not have touched what was not there
+        torch.testing.assert_close(table, dense.detach(), rtol=0, atol=1e-13)
+
+
+def test_a_bad_step_does_not_even_decay() -> None:
+    homes = [random_table(0), random_table(1)]
+    adam = Adam(decay=0.5, beta2=0.99)
+    for valid in (True, False):
+        before = [home.clone() for home in homes], {name: t.clone() for name, t in adam.state()[0].items()}
+        adam.begin_step(torch.tensor(valid))
+        bad = torch.full_like(homes[0], 1.0 if valid else torch.nan)
+        adam.update_together("net", [Part.whole(homes[0])], [bad], 0.1)
+        update(adam, "head", Part.whole(homes[1]), bad, 0.1)
+        same = [torch.equal(now, then) for now, then in zip(homes, before[0], strict=True)]
+        assert same == [not valid] * 2
+    assert adam.step == 1
+    assert all(torch.equal(tensor, before[1][name]) for name, tensor in adam.state()[0].items())

@@ -73,10 +73,12 @@ def fast_replacement(kept: list[Sample | None], slots: list[int], new: list[Samp
     written, source = surest_replaced(
         memory.payload["entropy"], rows, torch.tensor(slots), torch.tensor(classes), given["entropy"]
     )
-    memory.move(written, source, chunk, given, torch.tensor(True))
+    memory.rows[:-1] = rows
+    memory.move(written, source, torch.tensor(classes), chunk, given, torch.tensor(True))
     for slot, row in zip(slots, classes, strict=True):
         if slot < len(kept):
             rows[slot] = row
+    assert memory.rows.tolist() == [*rows.tolist(), EMPTY]
     left = [
         (int(memory.images[slot, 0, 0, 0]), int(rows[slot]), float(memory.payload["entropy"][slot]))
         for slot in range(len(kept))
@@ -124,6 +126,6 @@ def test_a_step_that_is_not_valid_moves_nothing() -> None:
     bad = torch.full((1,), torch.nan, dtype=torch.float64)
     slots, chunk = torch.tensor([0]), torch.full((1, 3, 1, 1), 9, dtype=torch.uint8)
     written, source = surest_replaced(memory.payload["entropy"], torch.tensor([0, 0]), slots, torch.tensor([1]), bad)
-    memory.move(written, source, chunk, {"entropy": bad}, torch.tensor(False))
+    memory.move(written, source, torch.tensor([1]), chunk, {"entropy": bad}, torch.tensor(False))
     assert memory.images[:2].unique().tolist() == [7]
     assert memory.payload["entropy"].tolist() == [0.5, 0.5, 0]

@@ -41,7 +41,8 @@ def test_what_a_later_sample_of_the_chunk_displaces_is_not_written() -> None:
     memory, random = SampleMemory(2, 1, torch.device("cpu"), greedy_balance), torch.Generator().manual_seed(1)
     insertion = memory.plan([0, 0, 1, 2, 2], random)
     images = torch.arange(1, 6, dtype=torch.uint8).view(5, 1, 1, 1).expand(5, 3, 1, 1)
-    memory.write(insertion.slots, images, {}, torch.tensor(True))
+    memory.write(insertion.slots, torch.tensor([0, 0, 1, 2, 2]), images, {}, torch.tensor(True))
     memory.commit(insertion)
     row_of_image = {1: 0, 2: 0, 3: 1, 4: 2, 5: 2}
     assert [row_of_image[int(image[0])] for image in memory.images[:2]] == memory.places.rows.tolist()
+    assert memory.rows[:2].tolist() == memory.places.rows.tolist()

@@ -15,17 +15,20 @@ _MOST_NAMED = 100
 _BUILT_IN_TERMS = "prol-built-in-weights"
 
 
-def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str) -> str:
-    """The card of an artifact in a folder called `title`, whose tensors take `size` bytes."""
+def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str, from_scratch: bool = False) -> str:
+    """The card of an artifact in a folder called `title`, whose tensors take `size` bytes.
+
+    With `from_scratch` the network has no weights from elsewhere, and samples are kept as images.
+    """
     terms = weights_terms(meta["backbone"]["name"])
     parts = [
         _header(meta["method"], terms),
-        _opening(meta, title, citation, terms),
+        _opening(meta, title, citation, terms, from_scratch),
         _use(title, meta["backbone"]["name"], terms),
         _seen(meta["seen"], meta["run"], meta["classes"]) + _changed(meta),
         _measured(meta["run"], meta["precision"]),
-        _keeps(meta["footprint"], meta["seen"]["per_class"], size),
-        _limits(meta["preprocessing"]["size"], terms),
+        _keeps(meta["footprint"], meta["seen"]["per_class"], size, "images" if from_scratch else "features"),
+        _limits(meta["preprocessing"]["size"], terms, from_scratch),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -42,13 +45,17 @@ def _header(method: str, terms: WeightsTerms) -> str:
     return "\n".join([*lines, "---"])
 
 
-def _opening(meta: Mapping[str, Any], title: str, citation: str, terms: WeightsTerms) -> str:
+def _opening(meta: Mapping[str, Any], title: str, citation: str, terms: WeightsTerms, from_scratch: bool) -> str:
+    stands_on = (
+        f"It stands on the weights `{terms.title}` (SHA-256 `{meta['backbone']['sha256']}`), which are not part of "
+        f"this folder. Terms of those weights: {terms.words}."
+    )
+    if from_scratch:
+        stands_on = f"It trains its network, `{terms.title}`, from scratch: no other weights are needed."
     return (
         f"# {_plain(title)}\n\n"
         f"An image classifier for {_counted(meta['seen']['classes'], 'class', 'classes')}, learnt from a stream in one "
-        f"pass by the method `{meta['method']}` ({_plain(citation)}) of prol {meta['prol']}. It stands on the weights "
-        f"`{terms.title}` (SHA-256 `{meta['backbone']['sha256']}`), which are not part of this folder. Terms of those "
-        f"weights: {terms.words}."
+        f"pass by the method `{meta['method']}` ({_plain(citation)}) of prol {meta['prol']}. {stands_on}"
     )
 
 
@@ -131,7 +138,7 @@ def _measured(run: Mapping[str, Any] | None, precision: str) -> str:
     )
 
 
-def _keeps(footprint: Mapping[str, Any], per_class: list[int] | None, size: int) -> str:
+def _keeps(footprint: Mapping[str, Any], per_class: list[int] | None, size: int, form: str) -> str:
     stored = {name: footprint[f"{name}_stored"]["count"] for name in ("parameters", "statistics", "samples")}
     text = (
         f"## What it keeps\n\n`model.safetensors` ({size:,} bytes) holds what was learnt (by the method's own count "
@@ -140,7 +147,7 @@ def _keeps(footprint: Mapping[str, Any], per_class: list[int] | None, size: int)
     )
     if stored["samples"]:
         return (
-            text + f"**It keeps {stored['samples']:,} samples** as features: think of whose they are before sharing it."
+            text + f"**It keeps {stored['samples']:,} samples** as {form}: think of whose they are before sharing it."
         )
     text += "It keeps no image and no single sample"
     if per_class is not None and 1 in per_class:
@@ -148,14 +155,18 @@ def _keeps(footprint: Mapping[str, Any], per_class: list[int] | None, size: int)
     return text + "."
 
 
-def _limits(pixels: int, terms: WeightsTerms) -> str:
+def _limits(pixels: int, terms: WeightsTerms, from_scratch: bool) -> str:
+    weights = (
+        "- It needs exactly the weights named above and refuses others by their hash. Their terms hold for it too"
+        f"{'.' if terms.licence is not None else '; prol does not know them.'}"
+    )
+    if from_scratch:
+        weights = "- It was trained on its stream alone: it knows nothing beyond those images."
     return (
         "## Limits\n\n"
         "- It answers with one of its classes whatever an image shows: it cannot say that it does not know.\n"
         "- Probabilities are the softmax of its scores over its classes: they rank, but are not calibrated.\n"
-        f"- It sees the middle square of an image, at {pixels} x {pixels} pixels.\n"
-        "- It needs exactly the weights named above and refuses others by their hash. Their terms hold for it too"
-        f"{'.' if terms.licence is not None else '; prol does not know them.'}"
+        f"- It sees the middle square of an image, at {pixels} x {pixels} pixels.\n{weights}"
     )
 
 

@@ -98,7 +98,11 @@ def open_saved_backbone(
 
 def _require_weights_file(name: str, place: Path) -> None:
     """A file named in an artifact is one of the machine where it was saved, which need not be this one."""
-    source = name.partition("@")[2]
+    from prol.backbones.resnet import NAME as RESNET
+
+    architecture, _, source = name.partition("@")
+    if architecture == RESNET:
+        return
     if source and source.split(":")[0] != "random" and not (Path(source).is_absolute() and Path(source).is_file()):
         raise FileNotFoundError(
             f"{place} was learnt on weights in the file {source}, which is not here: "

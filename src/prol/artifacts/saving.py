@@ -68,7 +68,8 @@ def save(
         meta |= {} if origin is None or origin.merged is None else {"merged": dict(origin.merged)}
         write_json(unfinished / META_FILE, meta)
         size = (unfinished / MODEL_FILE).stat().st_size
-        (unfinished / CARD_FILE).write_text(model_card(meta, folder.name, size, learner.citation), encoding="utf-8")
+        card = model_card(meta, folder.name, size, learner.citation, learner.from_scratch)
+        (unfinished / CARD_FILE).write_text(card, encoding="utf-8")
 
     write_folder(folder, fill)
 

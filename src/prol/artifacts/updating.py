@@ -57,7 +57,7 @@ def save_into(
     write_json(folder / META_FILE, meta)
     if unfinished.exists():
         publish(unfinished, model)
-    card = model_card(meta, folder.name, size, learner.citation)
+    card = model_card(meta, folder.name, size, learner.citation, learner.from_scratch)
     write_file(folder / CARD_FILE, lambda place: _write_text(place, card))
 
 

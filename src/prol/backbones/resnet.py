@@ -168,7 +168,7 @@ def drawn_trunk(width: int, seed: int) -> Trunk:
 def open_resnet(name: str, device: torch.device, precision: str) -> ResNet:
     """`resnet18_cifar`, or `resnet18_cifar@WIDTH` for another width of its stem."""
     given = name.partition("@")[2] or str(WIDTH)
-    if not given.isdigit() or int(given) < 1:
+    if not (given.isascii() and given.isdigit()) or int(given) < 1:
         raise ValueError(
             f"backbone {name!r} is not known: {NAME} is trained from scratch and takes no weights; write {NAME}, or "
             f"{NAME}@8 for one whose stem is 8 channels wide instead of {WIDTH}"

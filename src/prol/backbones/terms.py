@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from prol.backbones.opening import BUILT_IN
+from prol.backbones.resnet import NAME as RESNET
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def weights_terms(name: str) -> WeightsTerms:
             "for non-commercial research and education only; LICENSE-WEIGHTS.md, which comes with prol, has the terms"
         )
         return WeightsTerms(BUILT_IN, "other", None, words)
-    if source.split(":")[0] == "random":
+    if architecture == RESNET or source.split(":")[0] == "random":
         return WeightsTerms(name, None, None, "random numbers, which nobody owns")
     if source:
         words = "a file of whoever saved this: ask them for it and for its terms"

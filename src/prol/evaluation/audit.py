@@ -82,7 +82,7 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
     )
     found, kept = probe(learner), learner.footprint().samples_stored
     findings = (
-        _on_samples(kept, [one for one in tensors if one.kind == "sample" and one.bytes]),
+        _on_samples(kept, [one for one in tensors if one.kind == "sample" and one.bytes], state),
         f"Twice and four times {images} images of the same classes were learnt: "
         + (f"{', '.join(growing)} grew with them." if growing else "nothing that is kept grew with them."),
         _on_few(small, few, counts is not None),
@@ -113,12 +113,18 @@ def _counts(learner: Learner, state: dict[str, torch.Tensor]) -> list[int] | Non
     return torch.stack([one.double() for one in found]).amax(0).long().tolist() if found else None
 
 
-def _on_samples(kept: Amount, tensors: list[Stored]) -> str:
+def _on_samples(kept: Amount, tensors: list[Stored], state: dict[str, torch.Tensor]) -> str:
     if kept.count:
-        return f"It keeps {kept.count:,} single samples, as features ({kept.bytes:,} bytes)."
+        form = "images" if any(_holds_images(state[one.name]) for one in tensors) else "features"
+        return f"It keeps {kept.count:,} single samples, as {form} ({kept.bytes:,} bytes)."
     if tensors:
         return f"It has room for single samples ({', '.join(one.name for one in tensors)}), all of it empty."
     return "It keeps no image, and no feature of a single image, by its own account."
+
+
+def _holds_images(tensor: torch.Tensor) -> bool:
+    """Whether these are bytes of three colours, `[N, 3, H, W]`."""
+    return tensor.dtype == torch.uint8 and tensor.ndim == 4 and tensor.shape[1] == 3
 
 
 def _on_few(small: tuple[FewImages, ...], few: int, counted: bool) -> str:

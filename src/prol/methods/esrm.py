@@ -93,14 +93,13 @@ class ESRM(ReplayLearner):
         return prediction_entropy(self._logits(self._features(images, "eval")))
 
     def _planned(self, insertion: Insertion) -> Drawn:
-        return {"new_slots": insertion.named, "kept_rows": self.memory.places.rows}
+        return {"new_slots": insertion.named}
 
     def _keep(self, chunk: Tensor, rows: Tensor, drawn: Drawn, payload: dict[str, Tensor], valid: Tensor) -> None:
         entropy = payload["entropy"]
-        written, source = surest_replaced(
-            self.memory.payload["entropy"], drawn["kept_rows"], drawn["new_slots"], rows, entropy
-        )
-        self.memory.move(written, source, chunk, payload, valid)
+        there = self.memory.rows[: self.memory.capacity]
+        written, source = surest_replaced(self.memory.payload["entropy"], there, drawn["new_slots"], rows, entropy)
+        self.memory.move(written, source, rows, chunk, payload, valid)
 
     def _start_task(self) -> None:
         self._look_again()

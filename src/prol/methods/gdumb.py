@@ -77,7 +77,8 @@ class GDumb(Learner):
         images = (self._prepared(pixels) * 255).round().to(torch.uint8)
         insertion = self.memory.plan(rows.tolist(), self.random)
         self._answering = None
-        self.memory.write(upload(insertion.slots, self.backbone.device), images, {}, self._always)
+        slots, classes = (upload(tensor, self.backbone.device) for tensor in (insertion.slots, rows))
+        self.memory.write(slots, classes, images, {}, self._always)
         self.memory.commit(insertion)
         self.learnt.rows.index_add_(0, rows, torch.ones_like(rows))
 

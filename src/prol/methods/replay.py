@@ -85,6 +85,7 @@ class ReplayLearner(SteppedLearner):
         self.extras = self._make_extras()
         self.memory = SampleMemory(options.memory, self.size, resnet.device, type(self).choose)
         self.learnt = RowTable((), _CPU, torch.int64)
+        self._counted = RowTable((), resnet.device, torch.int64)  # the same, as steps were really taken
         self.adam = Adam(resnet.device, decay=options.weight_decay, beta2=self.beta2)
         self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
         self._names: tuple[str, ...] = ()
@@ -119,9 +120,9 @@ class ReplayLearner(SteppedLearner):
         """What `_keep` takes from the host, of the places chosen for the chunk."""
         return {"new_slots": insertion.slots}
 
-    def _keep(self, chunk: Tensor, rows: Tensor, drawn: Drawn, payload: dict[str, Tensor], valid: Tensor) -> None:  # noqa: ARG002
+    def _keep(self, chunk: Tensor, rows: Tensor, drawn: Drawn, payload: dict[str, Tensor], valid: Tensor) -> None:
         """On the device: puts the chunk, uint8, into the memory, nothing where `valid`, bool, is not."""
-        self.memory.write(drawn["new_slots"], chunk, payload, valid)
+        self.memory.write(drawn["new_slots"], rows, chunk, payload, valid)
 
     # What it may use there.
 
@@ -152,7 +153,8 @@ class ReplayLearner(SteppedLearner):
         for head in self.heads:
             # As torch draws a linear layer: the same variance, from a normal.
             head.append(len(names), self.random, deviation=(3 * head.width) ** -0.5)
-        self.learnt.append(torch.zeros(len(names)))
+        for table in (self.learnt, self._counted):
+            table.append(torch.zeros(len(names)))
 
     def _learn_chunk(self, pixels: Pixels, rows: Tensor) -> None:
         drawn = self._draw(rows)
@@ -160,9 +162,25 @@ class ReplayLearner(SteppedLearner):
         drawn = {**drawn, **self._planned(insertion)}
         self._names = tuple(drawn)
         made_on = torch.cuda.current_stream(pixels[0].device) if pixels[0].is_cuda else None
-        self._step(partial(self._staged_with, pixels, drawn, made_on), upload(rows, self.backbone.device))
+        try:
+            self._step(partial(self._staged_with, pixels, drawn, made_on), upload(rows, self.backbone.device))
+        except ValueError:
+            self._reread()
+            raise
         self.memory.commit(insertion)
         self.learnt.rows.index_add_(0, rows, torch.ones_like(rows))
+
+    def _settle(self) -> None:
+        try:
+            super()._settle()
+        except ValueError:
+            self._reread()
+            raise
+
+    def _reread(self) -> None:
+        """A step on the device was not taken, which the host had counted on: what it knows is read again."""
+        self.memory.reread()
+        self.learnt.replace(self._counted.rows)
 
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
         self._learn_chunk(pixels, rows.cpu())
@@ -191,6 +209,7 @@ class ReplayLearner(SteppedLearner):
         self._go_down(values["total"], valid)
         keep_if(valid, self._running(), before)
         self._keep(chunk, rows, drawn, payload, valid)
+        self._counted.rows.index_add_(0, rows, valid.long().expand_as(rows))
         return {name: value.detach() for name, value in values.items()}
 
     def _go_down(self, loss: Tensor, valid: Tensor) -> None:
@@ -272,7 +291,8 @@ class ReplayLearner(SteppedLearner):
         _copy_all(self._trained(), unpacked("weights", tensors))
         _copy_all(self._running(), unpacked("running", tensors))
         self.memory.load_state(unpacked("memory", tensors), meta["memory"])
-        self.learnt.replace(tensors["learnt"])
+        for table in (self.learnt, self._counted):
+            table.replace(tensors["learnt"])
         self.adam.load_state(unpacked("adam", tensors), meta["adam"])
         self.clock = TaskClock(**meta["clock"])
         self._take_step.restore(meta["last"])

@@ -1,7 +1,8 @@
 """Samples that are kept: a bounded memory of images with their classes, and what else a method keeps of each.
 
 Which sample goes where is decided on the host, before the step; images and payload lie on the device and are written by
-the step itself, which thus has fixed shapes and waits for nothing.
+the step itself, which thus has fixed shapes and waits for nothing. That a step wrote nothing after all may be found
+out when the host has counted on it: so class rows lie on the device too, written with the images, to be read again.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class SampleMemory:
         self.capacity, self.choose = capacity, choose
         self.places = Places(torch.full((capacity,), EMPTY))
         self.images = torch.zeros(capacity + 1, 3, size, size, dtype=torch.uint8, device=device)
+        self.rows = torch.full((capacity + 1,), EMPTY, device=device)
+        self.met = torch.zeros((), dtype=torch.int64, device=device)
         self.payload: dict[str, Tensor] = {}
 
     def __len__(self) -> int:
@@ -101,30 +104,62 @@ class SampleMemory:
             places = replace(places, filled=max(places.filled, slot + 1))
         return Insertion(torch.tensor(slots), torch.tensor(named), places)
 
-    def write(self, slots: Tensor, images: Tensor, payload: Mapping[str, Tensor], valid: Tensor) -> None:
-        """On the device: puts a chunk's images, uint8, into slots `[B]`; nothing where `valid`, bool, is not."""
+    def write(self, slots: Tensor, rows: Tensor, images: Tensor, payload: Mapping[str, Tensor], valid: Tensor) -> None:
+        """On the device: puts a chunk's images, uint8, and class rows into slots `[B]`; nothing where not `valid`."""
         slots = torch.where(valid, slots, self.capacity)
         self.images.index_copy_(0, slots, images)
         self.images[self.capacity].zero_()
+        self.rows.index_copy_(0, slots, rows)
+        self._written(len(images), valid)
         for name, values in payload.items():
             self.payload[name].index_copy_(0, slots, values.to(self.payload[name]))
 
-    def move(self, slots: Tensor, source: Tensor, images: Tensor, payload: Mapping[str, Tensor], valid: Tensor) -> None:
+    def move(
+        self,
+        slots: Tensor,
+        source: Tensor,
+        rows: Tensor,
+        images: Tensor,
+        payload: Mapping[str, Tensor],
+        valid: Tensor,
+    ) -> None:
         """On the device: writes slots `[n]` with what `source` `[n]` names; nothing where `valid`, bool, is not.
 
-        A source is a slot as it is before, or `capacity + 1 + i` for sample i of the chunk. `payload` is all there is.
+        A source is a slot as it is before, or `capacity + 1 + i` for sample i of the chunk, whose class rows and images
+        are given. `payload` is all there is.
         """
         slots = torch.where(valid, slots, self.capacity)
         inside, new = source.clamp(max=self.capacity), (source - self.capacity - 1).clamp(min=0)
         is_new = source > self.capacity
-        for home, given in [(self.images, images), *((self.payload[name], payload[name]) for name in self.payload)]:
+        payloads = [(self.payload[name], payload[name]) for name in self.payload]
+        for home, given in [(self.images, images), (self.rows, rows), *payloads]:
             chosen = is_new.view(-1, *[1] * (home.ndim - 1))
             home.index_copy_(0, slots, torch.where(chosen, given[new].to(home), home[inside]))
             home[self.capacity].zero_()
+        self._written(len(images), valid)
+
+    def _written(self, count: int, valid: Tensor) -> None:
+        self.rows[self.capacity].fill_(EMPTY)
+        self.met += count * valid
 
     def commit(self, insertion: Insertion) -> None:
         """On the host: the step that wrote has been taken."""
         self.places = insertion.after
+
+    def reread(self) -> None:
+        """On the host: what the device holds, after steps that were counted on and wrote nothing.
+
+        Slots that such a step left empty are closed: what lies behind them moves up, in place.
+        """
+        rows = self.rows[:-1].cpu()
+        there = (rows != EMPTY).nonzero().flatten()
+        if len(there) and int(there[-1]) >= len(there):
+            kept = there.to(self.rows.device)
+            for home, fill in [(self.rows, EMPTY), (self.images, 0), *((one, 0) for one in self.payload.values())]:
+                home[: len(kept)] = home[kept]
+                home[len(kept) :] = fill
+            rows = self.rows[:-1].cpu()
+        self.places = Places(rows, len(there), int(self.met))
 
     def draw(self, count: int, random: torch.Generator, among: Tensor | None = None) -> Tensor:
         """Slots `[n]` of different samples, as many as there are up to `count`; `among` are those to choose from."""
@@ -160,6 +195,8 @@ class SampleMemory:
         for name, tensor in self.payload.items():
             tensor[:-1] = tensors[name]
         self.places = Places(tensors["rows"].cpu(), int(meta["filled"]), int(meta["met"]))
+        self.rows[:-1] = tensors["rows"].to(self.rows.device)
+        self.met.fill_(self.places.met)
 
 
 def without_class(tensors: dict[str, Tensor], meta: dict[str, Any], row: int) -> int:

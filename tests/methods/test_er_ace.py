@@ -1,0 +1,103 @@
+"""ER-ACE: its mask by example, and whole steps against a plain torch program."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_replay import CLASSES, STREAM, PlainReplay, as_tensors, foretold, images_of, make, require_alike
+from torch import Tensor
+
+import prol
+from prol.backbones import ResNet
+from prol.evaluation.learner_checks import CHECKS
+from prol.methods.er_ace import asymmetric_cross_entropy
+from prol.parts.views import PARTIAL, apply_views
+
+
+def random_logits(count: int, classes: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def slow(logits: Tensor, rows: list[int], seen_before: set[int]) -> float:
+    """Sample by sample: the softmax runs over classes of the chunk and those never seen before."""
+    compete = [c for c in range(logits.shape[1]) if c in rows or c not in seen_before]
+    total = 0.0
+    for x, row in zip(logits.tolist(), rows, strict=True):
+        total += math.log(sum(math.exp(x[c]) for c in compete)) - x[row]
+    return total / len(rows)
+
+
+def test_the_mask_by_example() -> None:
+    """Of six classes 0, 2 and 5 were seen before; the chunk has 2 and 4: then 0 and 5 are out, and only they."""
+    logits = random_logits(3, 6).requires_grad_()
+    met = torch.tensor([True, False, True, False, False, True])
+    loss = asymmetric_cross_entropy(logits, torch.tensor([4, 2, 4]), met)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert float(loss.detach()) == pytest.approx(slow(logits.detach(), [4, 2, 4], {0, 2, 5}), abs=1e-12)
+    assert bool(gradient.isfinite().all())
+    assert (gradient != 0).any(0).tolist() == [False, True, True, True, True, False]
+    masked = logits.detach().clone()
+    masked[:, [0, 5]] = -1e9
+    assert float(loss.detach()) == pytest.approx(float(F.cross_entropy(masked, torch.tensor([4, 2, 4]))), abs=1e-12)
+
+
+@given(
+    rows=st.lists(st.integers(0, 6), min_size=1, max_size=8), seen=st.sets(st.integers(0, 6)), seed=st.integers(0, 99)
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_the_loss_is_that_of_a_loop(rows: list[int], seen: set[int], seed: int) -> None:
+    logits, met = random_logits(len(rows), 7, seed), torch.tensor([c in seen for c in range(7)])
+    found = float(asymmetric_cross_entropy(logits, torch.tensor(rows), met))
+    assert found == pytest.approx(slow(logits, rows, seen), abs=1e-10)
+    everyone = torch.ones(7, dtype=torch.bool)
+    alone = float(asymmetric_cross_entropy(logits[:1], torch.tensor(rows[:1]), everyone))
+    assert alone == pytest.approx(0, abs=1e-12)  # one class has nothing to compete with
+
+
+def test_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> None:
+    """Classes are announced in one order and met in another; some are not met for long."""
+    learner = make("er_ace", small_resnet)
+    plain, seen = PlainReplay(learner), set()
+    for step, labels in enumerate(STREAM):
+        given_images = images_of(labels, step)
+        images, rows = as_tensors(learner, labels, given_images)
+        drawn, slots = foretold(learner, labels)
+        recalled, kept_rows = plain.recalled(drawn["slots"])
+        views = apply_views(PARTIAL, torch.cat([images, recalled]), drawn["views"])
+        out = [CLASSES.index(label) for label in seen - set(labels)]
+        logits = plain.logits(views[: len(rows)])
+        masked = logits.index_fill(1, torch.tensor(out, dtype=torch.int64), -1e9)
+        loss = F.cross_entropy(masked, rows)
+        if step:
+            loss = loss + F.cross_entropy(plain.logits(views[len(rows) :]), kept_rows)
+        plain.go_down(loss)
+        plain.keep(slots, images, rows, logits)
+        plain.kept.pop(learner.memory.capacity, None)
+        learner.learn(given_images, labels)
+        seen |= set(labels)
+        assert learner.report()["total"] == pytest.approx(float(loss.detach()), abs=1e-8)
+        assert ("memory" in learner.report()) == bool(step)
+        require_alike(learner, plain)
+
+
+def test_an_old_class_that_is_absent_gets_no_gradient_from_the_chunk(small_resnet: ResNet) -> None:
+    learner = make("er_ace", small_resnet)
+    learner.learn(images_of(["e", "b"], 0), ["e", "b"])
+    drawn, _ = foretold(learner, ["a", "b"])
+    assert drawn["met"].tolist() == [False, True, True, False]
+    learner._live = [learner.heads[0].trained()]
+    values, _ = learner._losses(*as_tensors(learner, ["a", "b"], images_of(["a", "b"], 1)), drawn)
+    leaves = [part.leaf for part in learner._live[0].values()]
+    for term, reached in (("chunk", [True, True, False, True]), ("memory", [True] * 4)):
+        for gradient in torch.autograd.grad(values[term], leaves, retain_graph=True):
+            assert (gradient != 0).view(4, -1).any(1).tolist() == reached
+
+
+def test_it_passes_the_checks_of_a_learner(small_resnet: ResNet) -> None:
+    results = prol.check_learner(make("er_ace", small_resnet, announced=[], memory=20))
+    assert {r.name for r in results if r.outcome == "passed"} == set(CHECKS) - {"nothing_outlives_its_step"}
