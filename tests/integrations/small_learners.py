@@ -66,5 +66,5 @@ def taught(method: str, dtype: torch.dtype = torch.float32, **options: Any) -> L
     """One that was told of two tasks of a small lesson."""
     network: Backbone = small_vit(2 if method in NEED_TWO_BLOCKS else 1, dtype)
     if registry.method(method).from_scratch:
-        network = ResNet(2, size=12, precision=network.precision)
+        network = ResNet(4, size=16, precision=network.precision)
     return teach(prol.create(method, network, seed=1, **(METHODS[method] | options)))

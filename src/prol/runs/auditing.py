@@ -24,6 +24,7 @@ _FILES = {
     "events.jsonl": "the log: losses, accuracies and class names, no image",
     "config.json": "settings, with the folder of the data",
     "split.json": "which images of the data set are for testing, by number",
+    "stream.json": "which class came when, by number and name",
     "result.json": "what was measured",
     "steps.json": "times",
     "timing.json": "times",
