@@ -54,7 +54,8 @@ def slow_loss(similarity: Tensor, labels: list[Any], itself: bool, pairs: bool) 
         highest = max(scaled[i][j] for j in among)
         total = highest + math.log(sum(math.exp(scaled[i][j] - highest) for j in among))
         own = [total - scaled[i][j] for j in among if labels[j] == labels[i]]
-        whole += (2 if pairs else 1) * sum(own) / len(own)
+        members = sum(label == labels[i] for label in labels)  # itself among them, also where it adds nothing
+        whole += (2 if pairs else 1) * sum(own) / members
         if pairs:
             whole += total - scaled[i][(i + count // 2) % count]
     return whole / count
@@ -148,6 +149,19 @@ def test_the_old_network_stays_as_it_was_when_the_task_began(small_resnet: ResNe
     assert all(torch.equal(kept[name], tensor) for name, tensor in old.items())
     assert not any(torch.equal(kept[f"old_network/{name}"], now[name]) for name in learner.network.trained())
     assert not any(torch.equal(kept[f"old_running/{name}"], tensor) for name, tensor in running.items())
+
+
+def test_a_task_in_which_nothing_was_learnt_leaves_the_old_network_as_it_was(small_resnet: ResNet) -> None:
+    learner = make(small_resnet)
+    learner.boundary([0, 1, 2])
+    learner.boundary([3, 4])
+    assert learner.old.classes == 0
+    learner.learn(pictures([3, 4]), [3, 4])
+    learner.boundary([5])
+    assert learner.old.classes == 5
+    before = {name: tensor.clone() for name, tensor in learner.old.parameters().items()}
+    learner.boundary([6])
+    assert all(torch.equal(before[name], tensor) for name, tensor in learner.old.parameters().items())
 
 
 def test_its_gradient_reaches_every_weight(small_resnet: ResNet) -> None:

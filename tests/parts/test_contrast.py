@@ -28,9 +28,10 @@ def slow_surprise(similarity: Tensor, i: int, j: int, without_self: bool) -> flo
 def slow_class_contrast(similarity: Tensor, rows: list[int], others: list[int], without_self: bool) -> float:
     whole = 0.0
     for i, row in enumerate(rows):
-        own = [j for j, other in enumerate(others) if other == row and not (without_self and j == i)]
+        own = [j for j, other in enumerate(others) if other == row]
         if own:
-            whole += sum(slow_surprise(similarity, i, j, without_self) for j in own) / len(own)
+            surprises = [slow_surprise(similarity, i, j, without_self) for j in own if not (without_self and j == i)]
+            whole += sum(surprises) / len(own)
     return whole / len(rows)
 
 

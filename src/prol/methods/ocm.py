@@ -47,8 +47,9 @@ class OCM(ContrastLearner):
         self.old = OldNetwork(self.network, self.extras["projector"])
 
     def _start_task(self) -> None:
+        if self.clock.steps:  # a task in which nothing was learnt leaves nothing to hold on to
+            self.old.take_over(self.network, self.extras["projector"], self.heads[0])
         super()._start_task()
-        self.old.take_over(self.network, self.extras["projector"], self.heads[0])
 
     def _draw(self, rows: Tensor) -> Drawn:
         turned = self.options.rotations

@@ -21,14 +21,15 @@ def surprise(similarity: Tensor, temperature: float, without_self: bool) -> Tens
 
 
 def class_contrast(similarity: Tensor, same: Tensor, temperature: float, without_self: bool = False) -> Tensor:
-    """The mean over i of the mean surprise of i's own class: of j with `same[i, j]`, bool `[N, M]`.
+    """The mean over i of the mean surprise of i's own class P_i: of j with `same[i, j]`, bool `[N, M]`.
 
-    `without_self`: i itself is neither among these j nor in the softmax. A sample that is alone in its class counts 0.
+    `without_self`: i itself is not in the softmax and adds no surprise, but P_i, which the mean is over, still has it.
+    A sample that is alone in its class counts 0.
     """
+    members = same.sum(1).clamp(min=1)
     if without_self:
         same = same & ~_diagonal(similarity)
-    surprises = torch.where(same, surprise(similarity, temperature, without_self), 0)
-    return (surprises.sum(1) / same.sum(1).clamp(min=1)).mean()
+    return (torch.where(same, surprise(similarity, temperature, without_self), 0).sum(1) / members).mean()
 
 
 def pair_contrast(similarity: Tensor, temperature: float) -> Tensor:
