@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import prol
 from integrations.small_learners import METHODS, small_vit
-from prol.backbones import ViT
+from prol import registry
+from prol.backbones import ResNet, ViT
 from prol.evaluation.lesson import make_images
 from prol.labels import Label
 from prol.learner import Learner
@@ -189,7 +190,8 @@ def test_prol_plus_refuses_where_one_alone_would_have_chosen_its_shrinkage_anew(
     "method", [name for name in METHODS if name not in ("ncm", "slda", "ranpac", "randumb", "foal")]
 )
 def test_trained_methods_refuse_and_say_why(method: str) -> None:
-    learners = [prol.create(method, DEEPER, **METHODS[method]) for _ in range(2)]
+    network = ResNet(4, size=16) if registry.method(method).from_scratch else DEEPER
+    learners = [prol.create(method, network, **METHODS[method]) for _ in range(2)]
     for learner in learners:
         learner.learn(IMAGES[:4], LABELS[:4])
     with pytest.raises(

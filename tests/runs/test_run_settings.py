@@ -72,6 +72,7 @@ def test_what_was_told_stands_in_the_result(tmp_path: Path, small_vit: str) -> N
         "weights": config["backbone"]["name"],
         "weights_sha256": config["backbone"]["sha256"],
         "preprocessing": config["preprocessing"],
+        "tasks_found_by_rule": False,
     }
 
 
