@@ -35,7 +35,7 @@ docs: .venv/installed-test
 	touch $@
 
 .venv/installed-test: .venv/bin/python pyproject.toml constraints.txt
-	@echo "Installing prol and its test tools into .venv: about 6 GB, a few minutes, once."
+	@echo "Installing prol and its test tools into .venv: about 7 GB, a few minutes, once."
 	$(INSTALL) -e ".[test]"
 	@sh tools/install_chromium.sh
 	touch $@ .venv/installed

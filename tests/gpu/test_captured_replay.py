@@ -45,5 +45,6 @@ def test_captured_steps_are_those_one_by_one(method: str) -> None:
     recordings = captured._take_step._function._recordings.values()
     assert any(recording.graph is not None for recording in recordings)
     kept, captured_kept = (one.state()[0] for one in (eager, captured))
-    for name in ("memory/images", "memory/rows", "learnt"):
-        assert torch.equal(kept[name], captured_kept[name]) or method == "esrm"  # which evicts by entropy
+    # ESRM evicts by entropy, which may differ in its last bits: which image of a class goes may too.
+    for name in ("memory/rows", "learnt", *(() if method == "esrm" else ("memory/images",))):
+        assert torch.equal(kept[name], captured_kept[name])

@@ -235,7 +235,7 @@ def test_answers_are_likeness_to_means_of_the_memory_or_those_of_heads(
     features = [one.detach() for one in learner._experts(inputs)]
     expected = torch.zeros(2, 5, dtype=torch.float64)
     for row in range(5):
-        slots = learner.memory.slots_of([row])
+        slots = (learner.memory.places.rows == row).nonzero().flatten()
         for expert in asked:
             kept = [learner._experts(learner._recalled(slot.view(1)))[expert][0].detach() for slot in slots]
             mean = torch.stack([one / one.norm() for one in kept]).mean(0)

@@ -53,3 +53,12 @@ class Backbone(Protocol):
     def trained(self) -> dict[str, nn.Parameter]:
         """The parameters this fork may train, by name."""
         ...
+
+
+def trainable_names(model: nn.Module, trainable: str) -> set[str]:
+    """Names of the parameters that a fork may train; a word that `fork` does not know is refused."""
+    names = [name for name, _ in model.named_parameters()]
+    kinds = {"none": [], "norms": [name for name in names if "norm" in name], "all": names}
+    if trainable not in kinds:
+        raise ValueError(f"trainable={trainable!r} is not known: use one of {', '.join(kinds)}")
+    return set(kinds[trainable])

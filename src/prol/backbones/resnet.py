@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from typing import Any, Literal, Self
@@ -14,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import trainable_names
 from prol.backbones.images import Pixels, read_images
 from prol.backbones.preprocess import Preprocessing
 
@@ -135,7 +135,7 @@ class ResNet(nn.Module):
         return torch.autocast(self.device.type, torch.bfloat16)
 
     def fork(self, trainable: str) -> Self:
-        names = _trainable_names(self.model, trainable)
+        names = trainable_names(self.model, trainable)
         twin = copy.copy(self)
         twin._modules = dict(self._modules)
         twin.model = copy.deepcopy(self.model)
@@ -183,19 +183,6 @@ def _convolution(before: int, after: int, stride: int) -> nn.Conv2d:
 def _shapes_sha256(model: nn.Module) -> str:
     """There are no stored weights: what must be the same is the network's form."""
     digest = hashlib.sha256()
-    for name, shape in _shapes(model):
-        digest.update(f"{name} {tuple(shape)}\n".encode())
-    return digest.hexdigest()
-
-
-def _shapes(model: nn.Module) -> Iterator[tuple[str, torch.Size]]:
     for name, tensor in sorted(model.state_dict().items()):
-        yield name, tensor.shape
-
-
-def _trainable_names(model: nn.Module, trainable: str) -> set[str]:
-    names = [name for name, _ in model.named_parameters()]
-    kinds = {"none": [], "norms": [name for name in names if "norm" in name], "all": names}
-    if trainable not in kinds:
-        raise ValueError(f"trainable={trainable!r} is not known: use one of {', '.join(kinds)}")
-    return set(kinds[trainable])
+        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+    return digest.hexdigest()

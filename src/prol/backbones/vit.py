@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import trainable_names
 from prol.backbones.images import Pixels, read_images
 from prol.backbones.preprocess import Preprocessing
 
@@ -137,7 +138,7 @@ class ViT(nn.Module):
         return normed
 
     def fork(self, trainable: str) -> Self:
-        names = _trainable_names(self.model, trainable)
+        names = trainable_names(self.model, trainable)
         # Deep copies share whatever the memo already holds: the frozen tensors are stored once.
         frozen = {id(p): p for name, p in self.model.named_parameters() if name not in names and not p.requires_grad}
         twin = copy.copy(self)
@@ -168,14 +169,6 @@ def _linear_patches(projection: Any, images: Tensor) -> Tensor:
     patches = images.to(weight.dtype).unfold(2, height, height).unfold(3, width, width)
     patches = patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # [B, patches, 3 * height * width]
     return F.linear(patches, weight.flatten(1), projection.bias)
-
-
-def _trainable_names(model: nn.Module, trainable: str) -> set[str]:
-    names = [name for name, _ in model.named_parameters()]
-    kinds = {"none": [], "norms": [name for name in names if "norm" in name], "all": names}
-    if trainable not in kinds:
-        raise ValueError(f"trainable={trainable!r} is not known: use one of {', '.join(kinds)}")
-    return set(kinds[trainable])
 
 
 def _block(block: Any, tokens: Tensor, added: Additions, first: int | None) -> Tensor:

@@ -145,9 +145,6 @@ class ReplayLearner(SteppedLearner):
 
     # One step.
 
-    def _start_task(self) -> None:
-        self.clock.begin(len(self.classes))
-
     def _register(self, names: list[Label]) -> None:
         super()._register(names)
         for head in self.heads:

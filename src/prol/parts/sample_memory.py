@@ -167,12 +167,6 @@ class SampleMemory:
         picked = torch.randperm(known, generator=random)[:count]
         return picked if among is None else among[picked]
 
-    def slots_of(self, rows: Sequence[int], others: bool = False) -> Tensor:
-        """Slots of samples of these classes, or of all others."""
-        there = self.places.rows[: self.places.filled]
-        member = torch.isin(there, torch.tensor(list(rows), dtype=there.dtype))
-        return (~member if others else member).nonzero().flatten()
-
     def rows_in(self, slots: Tensor) -> Tensor:
         """Class rows of what lies in slots, both on the host."""
         return self.places.rows[slots]

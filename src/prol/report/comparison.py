@@ -114,10 +114,11 @@ def _most(footprints: list[Content]) -> dict[str, dict[str, int]]:
 
 def require_same_stream(runs: Sequence[RunFiles]) -> None:
     """Refuses runs on different data, streams or backbones, and runs of one name with different settings."""
+    if not runs:
+        return
     first_of: dict[str, RunFiles] = {}
-    like = next((run for run in runs if not from_scratch(run.config)), runs[0] if runs else None)
+    like = next((run for run in runs if not from_scratch(run.config)), runs[0])
     for run in runs:
-        assert like is not None
         _require_none(like, run, stream_differences(like.config, run.config))
         first = first_of.setdefault(run.name, run)
         _require_none(first, run, _differences(own_settings(first.config), own_settings(run.config)))
