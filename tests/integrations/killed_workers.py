@@ -20,18 +20,20 @@ from runs.small_runs import contents
 
 _PROCESS = re.compile(r"^(\S+): at work in process (\d+) ")
 _TASK = re.compile(r"^(\S+): task 1/3: ")
-_ENDED = re.compile(r"^\S+ (finished|failed: .*) \((\d+) of \d+ runs")
+_ENDED = re.compile(r"^(\S+) (?:finished|failed: .*) \((\d+) of \d+ runs")
 
 
 @dataclass
 class Killer:
     """Listens to a sweep; once enough runs are over, kills the worker of a run whose first task has ended.
 
-    One that was so far on that its run ended all the same does not count: the next is killed.
+    One that was so far on that its run ended all the same does not count: then the next is killed, not before, since
+    a death is heard of later than what other runs have to tell meanwhile.
     """
 
     after: int
     over: int = 0
+    struck: str | None = None
     processes: dict[str, int] = field(default_factory=dict)
     killed: list[dict[str, Any]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -42,8 +44,11 @@ class Killer:
             self.processes[at_work[1]] = int(at_work[2])
         if ended := _ENDED.match(line):
             self.over = int(ended[2])
+            if ended[1] == self.struck and not self.taken_up_again():
+                self.struck = None
         met = _TASK.match(line)
-        if met and self.over >= self.after and not self.taken_up_again():
+        if met and self.over >= self.after and self.struck is None:
+            self.struck = met[1]
             os.kill(self.processes[met[1]], signal.SIGKILL)
             self.killed.append({"run": met[1], "runs_over_before": self.over})
 
