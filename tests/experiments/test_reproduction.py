@@ -171,6 +171,33 @@ def test_a_killed_reproduction_goes_on_where_it_stopped(scale: Scale, small_vit:
     assert results(killed) == results(whole)
 
 
+class Interrupted(Recording):
+    """An executor at which somebody presses Ctrl-C after the first run."""
+
+    def settle(
+        self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
+    ) -> Generator[tuple[Path, str | None], None, None]:
+        yield next(super().settle(pending, hear))
+        raise KeyboardInterrupt
+
+
+def test_what_was_finished_before_an_interrupt_has_its_table(scale: Scale, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(pick(["main"]), scale, tmp_path, Interrupted())
+    [done] = render(pick(["main"]), tmp_path)
+    prol, ncm = done.sheet.tables[0].rows
+    assert prol.pairs[0].ours is not None
+    assert ncm.remark == "not run: not finished"
+    assert done.finished_runs == 1
+
+
+def test_copied_rows_are_of_classes_in_an_order_drawn_by_the_seed() -> None:
+    orders = {want.row: want.plan.class_order for want in ITEMS["non-ptm"].wants(read_scale("full"))}
+    assert orders.pop("PROL") == "label"
+    assert set(orders.values()) == {"shuffled"}
+    assert {want.plan.class_order for want in ITEMS["main"].wants(read_scale("full"))} == {"label"}
+
+
 def test_runs_side_by_side_give_the_same_tables(scale: Scale, tmp_path: Path) -> None:
     scale = replace(scale, picked={"ncm": {}})
     [one] = reproduce(pick(["main"]), scale, tmp_path / "one")

@@ -67,8 +67,8 @@ class Grid:
         self._configs: dict[str, dict[str, Any] | str] = {}
         self._unavailable: dict[tuple[str, ...], str] = {}
 
-    def carry_out(self, wants: Sequence[Want]) -> list[Outcome]:
-        """Makes what is not there yet, then gives what there is."""
+    def carry_out(self, wants: Sequence[Want]) -> None:
+        """Makes what is not there yet."""
         places = [self._places(want) for want in wants]
         for timed, executor in ((False, self.executor), (True, self.alone)):
             wanted = {
@@ -78,7 +78,10 @@ class Grid:
                 for path, plan in found.items()
             }
             self._make(wanted, executor)
-        return [self._outcome(want, found) for want, found in zip(wants, places, strict=True)]
+
+    def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
+        """What there is."""
+        return [self._outcome(want, self._places(want)) for want in wants]
 
     def _make(self, wanted: Mapping[Path, Plan], executor: Executor) -> None:
         pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}

@@ -54,7 +54,7 @@ def reproduce(
     """Runs what the items need and writes `OUT/ITEM/` for each: runs.json, table.md, table.csv, table.json, figures.
 
     Runs lie in `OUT/runs`, named by what they are: finished ones are kept and stopped ones go on. What cannot be run is
-    said in the table and does not stop the rest.
+    said in the table and does not stop the rest. Where it is interrupted, the item at work still gets its table.
 
     Args:
         executor: carries out runs whose time does not count; one after another by default.
@@ -76,7 +76,12 @@ def reproduce(
             say(f"{item.name}: --methods leaves no row of it")
             continue
         say(f"{item.name}: {len(wants)} rows and settings, seeds {', '.join(map(str, scale.seeds))}")
-        done.append(_write(item, grid.carry_out(wants), folder))
+        try:
+            grid.carry_out(wants)
+        except KeyboardInterrupt:
+            _write(item, grid.outcomes(wants), folder)
+            raise
+        done.append(_write(item, grid.outcomes(wants), folder))
     return done
 
 

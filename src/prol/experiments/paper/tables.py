@@ -118,7 +118,11 @@ def without_ptm_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
             ),
             figure="bars",
             y_title="%",
-            notes=("The paper copied all rows but PROL's from another paper.", DEFINITIONS),
+            notes=(
+                "The paper copied all rows but PROL's from another paper. They are of classes in an order drawn by the "
+                "seed, so here too; PROL's are by label.",
+                DEFINITIONS,
+            ),
         )
         for dataset in datasets_of(outcomes)
     ]
