@@ -115,6 +115,15 @@ def test_parameters_of_the_paper_are_counted_by_both_conventions(command) -> Non
     assert counts["during_first_task"]["samples_stored"] == {"count": 0, "bytes": 0}
 
 
+def test_counts_say_that_samples_come_on_top(command) -> None:
+    small = ("--classes", "4", "--tasks", "2")
+    assert (
+        "Samples come on top as they are learnt: memory=70 images" in command("params", "er", "memory=70", *small).out
+    )
+    assert "Samples" not in command("params", "ncm", *small).out
+    assert json.loads(command("params", "ncm", *small, "--json").out)["samples"] is None
+
+
 def test_parameters_follow_the_options(command) -> None:
     def stored(*options: str) -> int:
         counts = json.loads(command("params", "prol", *options, "--classes", "10", "--tasks", "2", "--json").out)

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
+from huggingface_hub import constants
 
 TOKEN = "hf_goodtoken"
 Files = dict[str, bytes]
@@ -215,3 +219,16 @@ def serving() -> Iterator[StandInHub]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def reached(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[StandInHub]:
+    """A hub to which the way is known and a token is there."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    # Read when the client was imported: its other way of sending large files needs servers of its own.
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(place / "no-token"))
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server

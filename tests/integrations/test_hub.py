@@ -12,7 +12,7 @@ import pytest
 import torch
 from huggingface_hub import constants
 from small_learners import small_vit, taught
-from stand_in_hub import TOKEN, Repository, StandInHub, serving
+from stand_in_hub import Repository, StandInHub, reached
 
 import prol
 from prol.evaluation.lesson import make_images
@@ -24,14 +24,7 @@ NAME = "ann/pets"
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInHub]:
-    """A hub to which the way is known and a token is there."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    # Read when the client was imported: its other way of sending large files needs servers of its own.
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    with serving() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+    with reached(monkeypatch, tmp_path) as server:
         yield server
 
 

@@ -68,5 +68,7 @@ def _print_counts(counts: dict[str, Any], console: Any) -> None:
     if tasks > 1:
         moments[f"during task {tasks}:"] = counts["during_last_task"]
     console.print(footprint_table(moments))
+    if counts["samples"] is not None:
+        console.print(f"Samples come on top as they are learnt: {counts['samples']}", soft_wrap=True)
     for convention, count in counts["paper_convention"].items():
         console.print(f"By the paper's convention, {convention}: {count:,}", soft_wrap=True)

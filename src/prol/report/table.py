@@ -106,7 +106,7 @@ def metrics_table(result: Content) -> Table:
 
 def footprint_table(footprints: Mapping[str, Content]) -> Table:
     """What a learner trains and keeps, one column pair for each named moment."""
-    table = Table(box=SIMPLE, title="Footprint, besides the frozen backbone", title_justify="left")
+    table = Table(box=SIMPLE, title="Footprint, besides frozen weights of the backbone", title_justify="left")
     table.add_column("")
     for moment in footprints:
         table.add_column(f"{moment} count", justify="right")

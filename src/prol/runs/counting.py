@@ -15,7 +15,10 @@ from prol.backbones import open_backbone
 def count_parameters(
     method: str, options: Mapping[str, Any], backbone: str, classes: int, tasks: int
 ) -> dict[str, Any]:
-    """Footprints after the classes of the first and of the last task are announced, and the paper's own counts."""
+    """Footprints after the classes of the first and of the last task are announced, and the paper's own counts.
+
+    `samples` says what is kept of samples, None for nothing: none is learnt here, so that footprints do not show them.
+    """
     if not 1 <= tasks <= classes:
         raise ValueError(f"tasks must be from 1 to the number of classes, {classes}, got {tasks}")
     kind = registry.method(method)
@@ -33,5 +36,6 @@ def count_parameters(
         "tasks": tasks,
         "during_first_task": footprints[0],
         "during_last_task": footprints[-1],
+        "samples": learner.exemptions().get("nothing_outlives_its_step"),
         "paper_convention": learner.paper_counts(classes, tasks),
     }
