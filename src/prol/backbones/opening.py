@@ -191,14 +191,15 @@ def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tupl
             names = [name for name in stored.keys() if not name.startswith(("head.", "head_dist."))]  # noqa: SIM118
             shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in names}
             sizes = _sizes(shapes, path)
-            model = _create(architecture, device="meta" if shapes_only else "cpu", **sizes)
+            model = _create(architecture, device="meta", **sizes)  # weights drawn for it would be thrown away
             _require_same_shapes(model, shapes, path, architecture)
             if shapes_only:
                 return model, ""
-            weights: dict[str, Tensor] = {name: stored.get_tensor(name) for name in names}
+            # Copies: the file may change while they are in use.
+            weights: dict[str, Tensor] = {name: stored.get_tensor(name).clone() for name in names}
     except SafetensorError as error:
         raise ValueError(f"weights file {path} is not a safetensors file or is damaged: {error}") from None
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=True)
     return model, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
