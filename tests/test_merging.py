@@ -133,7 +133,7 @@ def test_what_is_chosen_on_the_way_must_come_from_one_base(
         return prol.create(method, DEEPER, seed=4, **options)
 
     one, two = teach(new(), range(5), chunk=5), teach(new(), range(5, 10), chunk=5)
-    with pytest.raises(ValueError, match=said or "gamma differ .* give that one as base"):
+    with pytest.raises(ValueError, match=said or "differ in gamma .* give that one as base"):
         prol.merge([one, two])
 
 
@@ -203,8 +203,8 @@ def test_trained_methods_refuse_and_say_why(method: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (("ncm", {}), ("slda", {}), "method differ .'ncm' and 'slda'."),
-        (("ncm", {}), ("ncm", {"distance": "euclidean"}), "options distance differ"),
+        (("ncm", {}), ("slda", {}), "differ in method .'ncm' and 'slda'."),
+        (("ncm", {}), ("ncm", {"distance": "euclidean"}), "differ in options distance"),
         (("ncm", {"augment": "crop_flip"}),) * 2 + ("would have drawn other crops",),
         (("ranpac", {"memory": "none", "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
         (("ranpac", {"memory": "all", "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
@@ -220,11 +220,11 @@ def test_what_does_not_fit_is_refused(one: Any, other: Any, said: str) -> None:
 def test_other_seeds_other_weights_and_other_bases_are_refused() -> None:
     options = {"features": 20, "ridge": 1.0}
     one = teach(prol.create("ranpac", VIT, seed=1, **options), range(4))
-    with pytest.raises(ValueError, match="seed of the random features differ"):
+    with pytest.raises(ValueError, match="differ in seed of the random features"):
         prol.merge([one, teach(prol.create("ranpac", VIT, seed=2, **options), range(4))])
     elsewhere = small_vit(1, torch.float64)
     elsewhere.sha256 = "other"
-    with pytest.raises(ValueError, match="backbone differ"):
+    with pytest.raises(ValueError, match="differ in backbone"):
         prol.merge([one, teach(prol.create("ranpac", elsewhere, seed=1, **options), range(4))])
     with pytest.raises(ValueError, match="learner 2 did not go on from the base"):
         prol.merge([one, teach(prol.create("ranpac", VIT, seed=1, **options), range(4, 6))], one)

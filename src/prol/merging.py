@@ -124,7 +124,7 @@ def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
         raise ValueError("none of the learners has learnt anything: there is nothing to merge")
     first = terms[told[0]]
     for one in [*(terms[number] for number in told[1:]), *([] if base is None else [base])]:
-        _require_same("their ", first.agreed, one.agreed, _CURE)
+        _require_same("", first.agreed, one.agreed, _CURE)
         _require_same("the shape of ", first.shapes, one.shapes, "create all of them alike")
     for number, one in enumerate(terms if base is not None else []):
         assert base is not None
@@ -166,7 +166,7 @@ def _require_same(what: str, one: Mapping[str, Any], other: Mapping[str, Any], c
             _require_same(f"{name} ", mine, theirs, cure)
         elif mine != theirs:
             shown = f" ({_short(mine)} and {_short(theirs)})"
-            raise ValueError(f"learners cannot be merged, since {what}{name} differ{shown}: {cure}")
+            raise ValueError(f"learners cannot be merged, since they differ in {what}{name}{shown}: {cure}")
 
 
 def _short(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,14 @@ def test_what_cannot_be_merged_leaves_nothing_behind(
     teach("ncm", small_vit, slice(0, 4)).save(tmp_path / "ncm")
     teach("head_only", small_vit, slice(0, 4)).save(tmp_path / "trained")
     here, trained = str(sites[0]), str(tmp_path / "trained")
+    shutil.copytree(here, tmp_path / "run/model")
     for folders, said in (
-        ([here, str(tmp_path / "ncm")], "method differ ('slda' and 'ncm')"),
+        ([here, str(tmp_path / "ncm")], "differ in method ('slda' and 'ncm')"),
         ([trained, here], "head_only cannot be merged"),
         ([here, here], "two or more different folders"),
         ([here], "two or more different folders"),
+        ([here, str(shutil.copytree(here, tmp_path / "copy"))], "hold the same learner, which would be counted twice"),
+        ([here, str(tmp_path / "run")], f"it has no meta.json; that of the run is in {tmp_path / 'run/model'}"),
         ([here, str(tmp_path / "nowhere")], "no saved learner at"),
     ):
         code, _, err = command("merge", *folders, "--out", out, "--device", "cpu")

@@ -103,6 +103,19 @@ def test_the_name_of_a_run_is_its_config_without_versions(small_vit: str) -> Non
     assert run_name({**config, "options": {**config["options"], "distance": "euclidean"}}) != name
 
 
+def test_threads_left_to_the_machine_are_no_part_of_a_run(
+    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_all = replace(scale, threads=None, picked={"ncm": {}})
+    again(["main"], open_to_all, tmp_path)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 64)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    _, recording = again(["main"], open_to_all, tmp_path)
+    assert recording.asked == []
+    _, recording = again(["main"], replace(open_to_all, threads=1), tmp_path)
+    assert len(recording.asked) == 1  # asked for
+
+
 def test_tables_are_written_again_from_files_alone(scale: Scale, tmp_path: Path) -> None:
     again(["main"], scale, tmp_path)
     kept = {path.name: path.read_bytes() for path in (tmp_path / "main").glob("table.*")}

@@ -292,7 +292,7 @@ def test_real_trackers_that_cannot_write_say_so_once(tmp_path: Path, small_vit: 
     (tmp_path / "file").write_text("not a folder")
     texts = [f"tensorboard:folder={tmp_path}/file", "mlflow:uri=http://127.0.0.1:9", f"mlflow:uri={tmp_path}/file/x"]
     display = Noting()
-    start(plan_of(small_vit), tmp_path / "run", display, make_trackers(texts))
+    start(plan_of(small_vit), tmp_path / "run", display, [*make_trackers(texts[:2]), *make_trackers(texts[2:])])
     assert sorted(line.split()[2] for line in display.warnings) == ["mlflow", "mlflow", "tensorboard"]
     assert contents(tmp_path / "run") == contents(untracked)
 
@@ -336,10 +336,12 @@ def test_the_command_line_follows_runs(tmp_path: Path, small_vit: str, command: 
         ("mlflow:url=x", "did you mean 'uri'?"),
         ("mlflow:uri", "write it as key=value"),
         ("wandb:mode=never", "wandb mode must be online or offline"),
+        ("tensorboard and tensorboard", "tracker tensorboard is there twice"),
     ],
 )
 def test_mistakes_are_told_before_the_run_begins(tmp_path: Path, command: Any, track: str, said: str) -> None:
-    code, _, err = command("run", "ncm", "digits", "--out", str(tmp_path / "run"), "--track", track)
+    asked = [word for one in track.split(" and ") for word in ("--track", one)]
+    code, _, err = command("run", "ncm", "digits", "--out", str(tmp_path / "run"), *asked)
     assert code == 2
     assert said in err
     assert not (tmp_path / "run").exists()

@@ -50,6 +50,7 @@ def merge_folders(
                 f"{place} was learnt in {meta['precision']}, {places[0]} in {metas[0]['precision']}: their features "
                 "differ, so that they cannot be merged"
             )
+    _require_different(metas[: len(places)], None if origin is None else metas[-1])
     first = load(places[0], backbone, device=device)
     others = [load(place, first.backbone) for place in places[1:]]
     began = None if origin is None else load(origin, first.backbone)
@@ -62,6 +63,15 @@ def merge_folders(
     whence = Origin(metas[0]["precision"], _versions(metas), None, None, _left_out(metas[: len(places)]), made_of)
     save(merged, target, whence, operations=(*_operations(places), line))
     return merged
+
+
+def _require_different(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> None:
+    """A copy would be counted twice; parts that have learnt nothing, or nothing since the base, may be alike."""
+    learnt = [meta["model_sha256"] for meta in parts if (meta.get("seen") or {}).get("images") != 0]
+    if base is not None:
+        learnt = [digest for digest in learnt if digest != base["model_sha256"]]
+    if len(set(learnt)) < len(learnt):
+        raise ValueError("two of the folders hold the same learner, which would be counted twice: give each once")
 
 
 def _origin(meta: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def read_meta(place: Path) -> dict[str, Any]:
     require_no_pickles((part.name for part in place.iterdir()), str(place))
     for name in (META_FILE, MODEL_FILE):
         if not (place / name).is_file():
-            raise FileNotFoundError(f"{place} is not a saved learner: it has no {name}")
+            near = f"; that of the run is in {place / 'model'}" if (place / "model" / name).is_file() else ""
+            raise FileNotFoundError(f"{place} is not a saved learner: it has no {name}{near}")
     file = place / META_FILE
     try:
         meta = json.loads(file.read_text(encoding="utf-8"))

@@ -137,6 +137,8 @@ def _with_methods(scale: Scale, words: list[str]) -> Scale:
         name, options = read_method(part) if ":" in part else (part.strip(), {})
         if name not in known:
             raise ValueError(f"unknown method or row {name!r}: `prol reproduce --list` names them")
+        for method in {want.plan.method for want in wants if name in (want.row, want.plan.method)}:
+            registry.method(method).read_options(options)  # a mistake is told at once
         picked[name] = options
     return replace(scale, picked=picked)
 
@@ -149,6 +151,8 @@ def _with_datasets(scale: Scale, text: str | None) -> Scale:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         registry.dataset(name)  # a name that is wrong is told at once
+    if len(set(names)) < len(names):
+        raise ValueError(f"--datasets {text} holds one twice: give each data set once")
     return scale.on(*names)
 
 
@@ -158,6 +162,9 @@ def _with_data(scale: Scale, words: list[str]) -> Scale:
 
     if _GENERATED in words:
         scale = replace(scale, timed=_GENERATED)
+    for word in words:
+        if word != _GENERATED and "=" not in word:
+            raise ValueError(f"--data {word} does not say where it lies: write --data {word}=PATH")
     places = parse_pairs(word for word in words if word != _GENERATED)
     for name in places:
         registry.dataset(name)  # a name that is wrong is told at once

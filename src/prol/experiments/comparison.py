@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
+from prol.artifacts.folders import make_folder, require_folder
 from prol.experiments.executors import Executor, LocalProcesses, OneByOne, require_jobs
-from prol.experiments.one_run import require_same_plan, sentence_of
+from prol.experiments.one_run import read_run, require_same_plan, sentence_of
 from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs import Display, Plan, RunFolder
 from prol.runs.display import Silent
+from prol.runs.folder import DamagedRun
 from prol.runs.setup import set_up
 
 SUMMARY, PAGE = "comparison.json", "comparison.md"
@@ -73,7 +75,7 @@ def compare(
         say(f"{name} is left out: {mistake}")
     if len(pending) < len(wanted):
         say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     beside = _known_beside(folder)
     if executor is None:
         executor = LocalProcesses(jobs) if jobs > 1 and len(pending) > 1 else OneByOne(display or Silent())
@@ -94,29 +96,25 @@ def compare(
 def read_comparison(folder: str | Path) -> Comparison:
     """The finished runs that lie in a folder, from their files alone."""
     place = Path(folder)
-    if not place.is_dir():
-        raise FileNotFoundError(f"{place} does not exist: give the folder of a comparison")
+    require_folder(place, "the folder of a comparison")
     stopped = [path.name for path in sorted(place.iterdir()) if RunFolder(path).status() == "unfinished"]
-    comparison = _summarise(read_runs(place, _known_beside(place)), dict.fromkeys(stopped, "not finished"))
+    comparison = _summarise(place, _known_beside(place), dict.fromkeys(stopped, "not finished"))
     if not comparison.rows:
         raise ValueError(f"{place} holds no finished run: give the folder of a comparison")
     return comparison
 
 
-def read_runs(folder: Path, beside: Mapping[str, bool]) -> list[RunFiles]:
-    """The contents of every finished run in a folder."""
-    found = [RunFolder(path) for path in sorted(folder.iterdir()) if path.is_dir()]
-    return [
-        RunFiles(
-            folder=run.path.name,
-            config=run.read(run.config),
-            result=run.read(run.result),
-            timing=run.read(run.timing),
-            side_by_side=beside.get(run.path.name, False),
-        )
-        for run in found
-        if run.status() == "finished"
-    ]
+def _read_runs(folder: Path, beside: Mapping[str, bool]) -> tuple[list[RunFiles], dict[str, str]]:
+    """The contents of every finished run in a folder, and what is wrong with those that are damaged."""
+    runs: list[RunFiles] = []
+    damaged: dict[str, str] = {}
+    for run in (RunFolder(path) for path in sorted(folder.iterdir()) if path.is_dir()):
+        if run.status() == "finished":
+            try:
+                runs.append(replace(read_run(run), side_by_side=beside.get(run.path.name, False)))
+            except DamagedRun as error:
+                damaged[run.path.name] = str(error)
+    return runs, damaged
 
 
 def name_of(plan: Plan) -> str:
@@ -179,12 +177,15 @@ def _prepare(plans: Mapping[str, Plan]) -> tuple[dict[str, dict[str, Any]], dict
 
 def _require_room(folder: Path, plans: Mapping[str, Plan], configs: Mapping[str, Mapping[str, Any]]) -> None:
     """Runs that lie in the folder must be on the stream asked for, and those of a method asked for be of its plan."""
-    if not folder.exists():
+    if not folder.is_dir():
         return
     for run in map(RunFolder, sorted(folder.iterdir())):
         if run.status() not in ("finished", "unfinished"):
             continue
-        there = run.read(run.config)
+        try:
+            there = run.read(run.config)
+        except DamagedRun:
+            continue  # it is told as a run that failed
         name = run.path.name.removesuffix(f"-seed{there['seed']}")
         if name in configs:
             require_same_plan(plans[name], {**configs[name], "seed": there["seed"]}, run)
@@ -207,12 +208,13 @@ def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple
     return next(((name, *values) for name, values in stream_differences(one, other).items()), None)
 
 
-def _summarise(runs: list[RunFiles], failures: Mapping[str, str]) -> Comparison:
-    return Comparison(describe_stream(runs) if runs else "nothing yet", compare_runs(runs), dict(failures))
+def _summarise(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, str]) -> Comparison:
+    runs, damaged = _read_runs(folder, beside)
+    return Comparison(describe_stream(runs) if runs else "nothing yet", compare_runs(runs), {**failures, **damaged})
 
 
 def _write(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, str]) -> Comparison:
-    comparison = _summarise(read_runs(folder, beside), failures)
+    comparison = _summarise(folder, beside, failures)
     page = comparison_markdown(comparison.headline, comparison.rows, comparison.failure_lines())
     write_json(folder / SUMMARY, asdict(comparison) | {"side_by_side": dict(beside)})
     write_file(folder / PAGE, partial(_write_text, page))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from prol.report.comparison import RunFiles
 from prol.runs import Display, Plan, RunFolder, resume, start
 from prol.runs.setup import changes, set_up
 
@@ -35,6 +36,11 @@ def sentence_of(error: Exception) -> str:
         raise error
     words = " ".join(str(error).split())
     return words if isinstance(error, ValueError | OSError) and words else f"{type(error).__name__}: {words}"
+
+
+def read_run(run: RunFolder) -> RunFiles:
+    """The contents of a finished run."""
+    return RunFiles(run.path.name, run.read(run.config), run.read(run.result), run.read(run.timing))
 
 
 def require_same_plan(plan: Plan, asked: Mapping[str, Any], run: RunFolder) -> None:

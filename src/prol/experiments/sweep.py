@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
+from prol.artifacts.folders import make_folder
 from prol.experiments.executors import Executor
 from prol.experiments.grid import Point
 from prol.experiments.method_words import spell, spell_method
@@ -19,6 +20,7 @@ from prol.experiments.planned import folder_name, named_settings, require_planne
 from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
 from prol.report.sweep_table import sweep_csv, sweep_markdown
 from prol.runs import RunFolder
+from prol.runs.folder import DamagedRun
 from prol.runs.setup import look_up, open_data
 
 SUMMARY, PAGE, ROWS = "sweep.json", "sweep.md", "sweep.csv"
@@ -47,7 +49,8 @@ def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
         named, name = look_up(plan), folder_name(plan)
         run = RunFolder(Path(out) / name)
         if run.config.is_file():
-            require_planned(plan, run)
+            with suppress(DamagedRun):  # it is told as a run that failed
+                require_planned(plan, run)
         data = repr((plan.dataset, plan.data, named.dataset_options, plan.development, plan.limit_per_class))
         if data not in opened:
             open_data(plan, named)
@@ -75,7 +78,7 @@ def sweep(
     done = kept = len(plans) - len(pending)
     if kept:
         say(f"{kept} of {len(plans)} runs are finished already")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     _write(folder, runs, points)
     began = time.monotonic()
     with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
@@ -85,6 +88,7 @@ def sweep(
             runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
             _write(folder, runs, points)
             left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
+            problem = runs[path.name].problem
             what = "finished" if problem is None else f"failed: {problem}"
             say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
     return Sweep(list(runs.values()))
@@ -121,7 +125,11 @@ def _as_it_is(about: SweepRun, run: RunFolder) -> SweepRun:
     if status != "finished":
         state: State = "unfinished" if status == "unfinished" else "not begun"
         return replace(about, state=state)
-    metrics, timing = run.read(run.result)["metrics"], run.read(run.timing)
+    try:
+        run.read(run.config)
+        metrics, timing = run.read(run.result)["metrics"], run.read(run.timing)
+    except DamagedRun as error:
+        return replace(about, state="failed", problem=str(error))
     return replace(
         about,
         state="finished",

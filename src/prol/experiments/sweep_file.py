@@ -38,7 +38,8 @@ def read_sweep_file(file: str | Path) -> Request:
     """
     path = Path(file)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: give a sweep as a TOML file")
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}: give a sweep as a TOML file")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -32,6 +32,9 @@ _CONFIG_HOLDS = {
     "workers",
 }
 
+_RESULT_HOLDS = {"accuracy_matrix", "anytime", "footprint", "metrics", "told"}
+_TIMING_HOLDS = {"tasks", "train_images_per_second", "train_seconds"}
+
 _CURES = {
     errno.ENOSPC: "make room on its disk",
     errno.EDQUOT: "make room on its disk or have the quota raised",
@@ -40,6 +43,10 @@ _CURES = {
     errno.EACCES: "make it writable again",
     errno.EPERM: "make it writable again",
 }
+
+
+class DamagedRun(ValueError):
+    """A file of a run is missing or not what it must be; says what to do."""
 
 
 class RunFolder:
@@ -117,14 +124,18 @@ class RunFolder:
 
     def read(self, file: Path) -> dict[str, Any]:
         """One of the run's JSON files."""
+        cure = f"remove {self.path} and start the run again"
         if not file.is_file():
+            if self.status() == "finished":
+                raise DamagedRun(f"{file} is missing: {cure}")
             raise FileNotFoundError(f"{file} does not exist yet: the run in {self.path} is not finished")
         try:
             content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}") from error
-        if file == self.config and not (isinstance(content, dict) and content.keys() >= _CONFIG_HOLDS):
-            raise ValueError(f"{file} is damaged or of another version of prol: start the run again in a new folder")
+            raise DamagedRun(f"{file} is damaged ({error}): {cure}") from error
+        holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, set())
+        if not (isinstance(content, dict) and content.keys() >= holds):
+            raise DamagedRun(f"{file} is damaged or of another version of prol: {cure}")
         if file == self.config:
             content.setdefault("checkpoint_share", CHECKPOINT_SHARE)
         return content

@@ -165,13 +165,18 @@ def absolute(data: str) -> str:
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], above: str = "") -> dict[str, tuple[Any, Any]]:
     """Settings that differ between two configs, by their dotted name."""
     found: dict[str, tuple[Any, Any]] = {}
-    for name in sorted(then.keys() | now.keys()):
+    for name in sorted(then.keys() | now.keys(), key=_what_follows_last):
         one, other = then.get(name), now.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
             found |= changes(one, other, f"{above}{name}.")
         elif one != other:
             found[f"{above}{name}"] = (one, other)
     return found
+
+
+def _what_follows_last(name: str) -> tuple[bool, str]:
+    """What was asked for comes before what follows from it, which explains less."""
+    return name.endswith(("sha256", "_images")) or name == "classes", name
 
 
 def require_same(then: Mapping[str, Any], now: Mapping[str, Any], warn: Callable[[str], None]) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from prol import registry
+from prol.artifacts.folders import make_folder
 from prol.experiments.executors import Executor
-from prol.experiments.one_run import sentence_of
+from prol.experiments.one_run import read_run, sentence_of
 from prol.experiments.paper.items import Want
 from prol.report.comparison import RunFiles
 from prol.runs import Plan, RunFolder
+from prol.runs.folder import DamagedRun
 from prol.runs.setup import set_up
 
 Say = Callable[[str], None]
@@ -87,8 +89,11 @@ class Grid:
         pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
         if len(pending) < len(wanted):
             self.say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
+            gone = [path for path in wanted if path not in pending and not RunFolder(path).model.is_dir()]
+            if self.keep_models and gone:
+                self.say(f"{len(gone)} of them were made without --keep-models and keep no learner")
         done = len(wanted) - len(pending)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         with closing(executor.settle(pending, lambda path, line: self.say(f"{path.name}: {line}"))) as outcomes:
             for path, problem in outcomes:
                 done += 1
@@ -105,7 +110,9 @@ class Grid:
         config = self._config(want.plan)
         if isinstance(config, str):
             return config
-        return {self.folder / run_name({**config, "seed": seed}): replace(want.plan, seed=seed) for seed in self.seeds}
+        # What is left to the machine is no part of what a run is: another machine takes it up.
+        content = {**config, "threads": want.plan.threads, "workers": want.plan.workers}
+        return {self.folder / run_name({**content, "seed": seed}): replace(want.plan, seed=seed) for seed in self.seeds}
 
     def _config(self, plan: Plan) -> dict[str, Any] | str:
         key = repr(replace(plan, seed=0))
@@ -141,7 +148,11 @@ class Grid:
         for path in () if isinstance(places, str) else places:
             run = RunFolder(path)
             if run.status() == "finished":
-                runs.append(read_run(run))
+                try:
+                    runs.append(read_run(run))
+                except DamagedRun as error:
+                    self.problems[path] = str(error)
+                    why.append(str(error))
             else:
                 why.append(self.problems.get(path, "not finished"))
         return Outcome(
@@ -161,11 +172,6 @@ def _leave_results(run: RunFolder) -> None:
     """A learner may be a thousand times its results, and a main table has dozens of them."""
     for folder in (run.checkpoints, run.model):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def read_run(run: RunFolder) -> RunFiles:
-    """The contents of a finished run."""
-    return RunFiles(run.path.name, run.read(run.config), run.read(run.result), run.read(run.timing))
 
 
 def run_name(config: Mapping[str, Any]) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
+from prol.artifacts.folders import require_folder
 from prol.experiments.executors import Executor, OneByOne
+from prol.experiments.one_run import read_run
 from prol.experiments.paper import tables, timing_tables
-from prol.experiments.paper.carrying_out import Grid, Outcome, Say, read_run
+from prol.experiments.paper.carrying_out import Grid, Outcome, Say
 from prol.experiments.paper.differences import differences
 from prol.experiments.paper.items import ITEMS, Item
 from prol.experiments.paper.scale import Scale
@@ -21,6 +23,7 @@ from prol.report.sheet_plot import plot_sheet
 from prol.report.sheet_text import sheet_csv, sheet_markdown
 from prol.runs import RunFolder
 from prol.runs.display import Silent
+from prol.runs.folder import DamagedRun
 
 RUNS = "runs"
 _KEPT = ("row", "beside", "method", "dataset", "setting", "timed", "why", "failed")
@@ -88,8 +91,7 @@ def reproduce(
 def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
     """The tables and figures once more, from the files of an earlier reproduction alone."""
     folder = Path(out)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist: give the --out of a reproduction")
+    require_folder(folder, "the --out of a reproduction")
     there = [item for item in items if (folder / item.name / _OUTCOMES).is_file()]
     if not there:
         raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
@@ -148,12 +150,23 @@ def _read_outcomes(folder: Path, item: Item) -> list[Outcome]:
     file = folder / item.name / _OUTCOMES
     try:
         rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        outcomes = [
+            (Outcome(**{**row, "runs": ()}), [folder / RUNS / str(name) for name in row["runs"]]) for row in rows
+        ]
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is damaged: {error}; reproduce {item.name} again, finished runs are kept") from error
-    return [
-        Outcome(**row | {"runs": tuple(read_run(RunFolder(folder / RUNS / name)) for name in row["runs"])})
-        for row in rows
-    ]
+    return [_with_runs(outcome, paths) for outcome, paths in outcomes]
+
+
+def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
+    """The outcome with the contents of its runs; what is wrong with one that cannot be read is said."""
+    runs, why = [], [] if outcome.why is None else [outcome.why]
+    for path in paths:
+        try:
+            runs.append(read_run(RunFolder(path)))
+        except (DamagedRun, FileNotFoundError) as error:
+            why.append(str(error))
+    return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -18,7 +18,12 @@ def make_trackers(texts: Sequence[str], every: int = EVERY) -> list[Tracker]:
 
     They can be handed to `prol.runs.start` and `prol.runs.resume` as listeners, also in another process.
     """
-    return [_made(text, every) for text in texts]
+    trackers = [_made(text, every) for text in texts]
+    names = [tracker.name for tracker in trackers]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"tracker {name} is there twice: it would write every number twice; give it once")
+    return trackers
 
 
 def _made(text: str, every: int) -> Tracker:

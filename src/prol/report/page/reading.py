@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prol.artifacts.folders import require_folder
 from prol.report.comparison import Content, RunFiles, compare_runs, stream_settings
 
 _CONFIG, _RESULT, _TIMING, _STREAM, _COMPARISON = (
@@ -44,8 +45,7 @@ def find_runs(folders: Sequence[Path]) -> Found:
     """Every run at or below the folders, each once; unfinished and damaged ones are named in `left_out`."""
     places: dict[Path, Path] = {}
     for folder in folders:
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} does not exist: give the folder of a run or one that holds runs")
+        require_folder(folder, "the folder of a run or one that holds runs")
         for place in _run_folders(folder):
             places.setdefault(place.resolve(), place)
     runs: list[ReadRun] = []
