@@ -49,7 +49,7 @@ def two_runs(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cure(run: RunFolder) -> str:
-    return f"remove {run.path} and start the run again"
+    return f"move {run.path} away and start the run again"
 
 
 def test_a_file_that_is_not_what_it_must_be_is_refused(two_runs: Path, tmp_path: Path, damage: Damage) -> None:

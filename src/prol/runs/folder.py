@@ -124,7 +124,7 @@ class RunFolder:
 
     def read(self, file: Path) -> dict[str, Any]:
         """One of the run's JSON files."""
-        cure = f"remove {self.path} and start the run again"
+        cure = f"move {self.path} away and start the run again"
         if not file.is_file():
             if self.status() == "finished":
                 raise DamagedRun(f"{file} is missing: {cure}")
