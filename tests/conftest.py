@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import torch
 from hypothesis import settings
 
 from golden_files import tiny_vit
@@ -13,6 +15,14 @@ from prol.backbones import ResNet, ViT
 # The same examples on every machine, however slow: what fails in one place fails everywhere.
 settings.register_profile("same everywhere", derandomize=True, deadline=None)
 settings.load_profile("same everywhere")
+
+
+@pytest.fixture(autouse=True)
+def threads_stay() -> Iterator[None]:
+    """A test that left more threads than cores behind would slow down all that follow."""
+    before = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == before
 
 
 @pytest.fixture
