@@ -183,6 +183,18 @@ def test_a_float16_file_gives_float32_weights(weights: dict[str, Tensor], tmp_pa
     assert {t.dtype for t in vit.model.state_dict().values()} == {torch.float32}
 
 
+def test_weights_in_use_do_not_follow_their_file(weights: dict[str, Tensor], tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    save_file(weights, file)
+    before = torch.get_rng_state()
+    vit = opened(f"{ARCHITECTURE}@{file}")
+    assert torch.equal(torch.get_rng_state(), before)
+    with file.open("r+b") as written:
+        written.seek(-100_000, 2)
+        written.write(b"\0" * 100_000)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in vit.model.state_dict().items())
+
+
 def test_a_path_may_hold_the_separator(weights: dict[str, Tensor], tmp_path: Path) -> None:
     (tmp_path / "me@home").mkdir()
     save_file(weights, tmp_path / "me@home" / "w.safetensors")

@@ -51,7 +51,7 @@ def one_process(place: Path) -> Iterator[None]:
 def around(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The names and files that a page speaks of, in a folder to which it may write."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {}
     meanwhile: Any = nullcontext()
     if stem == "sharing":
         learner, image = prol.create("ncm", device="cpu"), np.zeros((20, 30, 3), np.uint8)

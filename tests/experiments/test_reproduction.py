@@ -131,6 +131,20 @@ def test_threads_left_to_the_machine_are_no_part_of_a_run(
     assert not set(here) & set(with_one)
 
 
+def test_learners_are_kept_where_asked_and_those_that_are_gone_are_told(scale: Scale, tmp_path: Path) -> None:
+    for keep_models, gone in ((False, False), (True, True)):
+        said: list[str] = []
+        only = replace(scale, picked={"ncm": {}})
+        reproduce(pick(["main"]), only, tmp_path / "out", say=said.append, keep_models=keep_models)
+        assert ("1 of them were made without --keep-models and keep no learner" in said) is gone
+    said.clear()
+    for _ in range(2):
+        reproduce(pick(["main"]), only, tmp_path / "kept", say=said.append, keep_models=True)
+    assert "1 of 1 runs are finished already" in said
+    assert not any("keep no learner" in line for line in said)
+    assert len(list(tmp_path.glob("kept/runs/*/model/model.safetensors"))) == 1
+
+
 def test_tables_are_written_again_from_files_alone(scale: Scale, tmp_path: Path) -> None:
     again(["main"], scale, tmp_path)
     kept = {path.name: path.read_bytes() for path in (tmp_path / "main").glob("table.*")}

@@ -89,9 +89,9 @@ class Grid:
         pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
         if len(pending) < len(wanted):
             self.say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
-            gone = [path for path in wanted if path not in pending and not RunFolder(path).model.is_dir()]
-            if self.keep_models and gone:
-                self.say(f"{len(gone)} of them were made without --keep-models and keep no learner")
+            finished = [RunFolder(path) for path in wanted.keys() - pending.keys()]
+            if self.keep_models and (gone := sum(not run.model.is_dir() for run in finished)):
+                self.say(f"{gone} of them were made without --keep-models and keep no learner")
         done = len(wanted) - len(pending)
         make_folder(self.folder)
         with closing(executor.settle(pending, lambda path, line: self.say(f"{path.name}: {line}"))) as outcomes:
