@@ -14,6 +14,7 @@ import prol
 from prol.backbones import ViT, open_backbone
 from prol.backbones.acceleration import Acceleration
 from prol.methods.prol import PROL
+from prol.methods.prol_options import ABLATIONS
 
 pytestmark = pytest.mark.gpu
 
@@ -75,6 +76,24 @@ def test_compiled_blocks_compute_the_same() -> None:
     plain, fast = learner(False, precision="bf16"), learner(True, compiled=True, precision="bf16")
     for one, other in zip(teach(plain)[:20], teach(fast)[:20], strict=True):
         assert other["total"] == pytest.approx(one["total"], rel=0.05)
+
+
+@pytest.mark.parametrize("row", ABLATIONS)
+def test_every_row_of_the_ablation_learns_the_same_compiled_and_captured(row: str) -> None:
+    options = {"ablation": row, "coefficients": "cifar100", "augment": "none"}
+    reports = []
+    for fast in (False, True):
+        one = learner(fast, compiled=fast, **options)
+        found = []
+        for task in range(2):
+            classes = list(range(10 * task, 10 * task + 10))
+            one.boundary(classes)
+            for images, labels in chunks(8, classes, task):
+                one.learn(images, labels)
+                found.append(one.report()["total"])
+        reports.append(found)
+        assert one._take_step._function.enabled == fast
+    assert reports[1] == pytest.approx(reports[0], rel=0.02, abs=0.01)
 
 
 def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from prol.methods.prol_options import PROLOptions
 from prol.parts import losses
 from prol.parts.heads import HeadTensors, head_logits
 from prol.parts.similarity import cosine_pairs
+
+TERMS = ("sim", "ort", "gen", "inter", "intra", "ce")
 
 
 class Judged(NamedTuple):
@@ -33,8 +36,12 @@ class Judged(NamedTuple):
     """Its nearest old key, `[B, D]`, after the first task."""
 
 
-def loss_terms(o: PROLOptions, head: HeadTensors, of: Judged) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss, and the terms it is made of by name, which carry no gradient."""
+def loss_terms(o: PROLOptions, head: HeadTensors, of: Judged) -> tuple[Tensor, Tensor]:
+    """The loss, and the terms it is made of in the order of `TERMS`, `[6]`, which carry no gradient.
+
+    One tensor for all terms: where the loss is "ce" and nothing else, torch's compiler would give a single tensor for
+    both, and the loss would carry no gradient either.
+    """
     logits = head_logits(of.prompted, head)
     zero = logits.new_zeros(())
     values = {"sim": zero, "ort": zero, "gen": zero}
@@ -49,4 +56,4 @@ def loss_terms(o: PROLOptions, head: HeadTensors, of: Judged) -> tuple[Tensor, d
         values["ort"] = losses.orthogonality(of.label_keys, old_keys, o.ort_raw, of.current)
     values["ce"] = o.intra * values["intra"] + o.inter * values["inter"]
     total = values["ce"] - o.sim * values["sim"] + o.ort * values["ort"] + o.gen * values["gen"]
-    return total, {name: value.detach() for name, value in values.items()}
+    return total, torch.stack([values[name].detach() for name in TERMS])

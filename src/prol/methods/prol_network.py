@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import ViT
-from prol.methods.prol_losses import Judged, loss_terms
+from prol.methods.prol_losses import TERMS, Judged, loss_terms
 from prol.methods.prol_options import PROLOptions
 from prol.methods.prompt_training import head_parts
 from prol.parts.adam import Part
@@ -66,7 +66,7 @@ class PromptedNetwork:
         prompted = self.prompted(tokens, query, taken, parts, self.first)
         judged = Judged(prompted, plain, query, heads.column_of(rows), current, self.first, label_keys, old_keys)
         total, terms = self.fast(loss_terms)(self.options, heads.tensors(head_parts(parts)), judged)
-        return total, terms, parts
+        return total, dict(zip(TERMS, terms.unbind(), strict=True)), parts
 
     def query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens, the untouched network's class feature, and what is compared with the keys."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,8 +69,8 @@ class Grid:
         self._configs: dict[str, dict[str, Any] | str] = {}
         self._unavailable: dict[tuple[str, ...], str] = {}
 
-    def carry_out(self, wants: Sequence[Want]) -> None:
-        """Makes what is not there yet."""
+    def carry_out(self, wants: Sequence[Want]) -> Generator[Path, None, None]:
+        """Makes what is not there yet, first what is not timed; yields each run when it is over."""
         places = [self._places(want) for want in wants]
         for timed, executor in ((False, self.executor), (True, self.alone)):
             wanted = {
@@ -79,13 +79,19 @@ class Grid:
                 if want.timed is timed and not isinstance(found, str)
                 for path, plan in found.items()
             }
-            self._make(wanted, executor)
+            yield from self._make(wanted, executor)
+
+    def settled(self, wants: Sequence[Want]) -> bool:
+        """Whether no run of them is still to come."""
+        places = [self._places(want) for want in wants]
+        paths = (path for found in places if not isinstance(found, str) for path in found)
+        return all(path in self.problems or RunFolder(path).status() == "finished" for path in paths)
 
     def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
         """What there is."""
         return [self._outcome(want, self._places(want)) for want in wants]
 
-    def _make(self, wanted: Mapping[Path, Plan], executor: Executor) -> None:
+    def _make(self, wanted: Mapping[Path, Plan], executor: Executor) -> Generator[Path, None, None]:
         pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
         if len(pending) < len(wanted):
             self.say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
@@ -104,6 +110,7 @@ class Grid:
                 self.say(
                     f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {len(wanted)} runs)"
                 )
+                yield path
 
     def _places(self, want: Want) -> dict[Path, Plan] | str:
         """The folder of each seed's run; a sentence where there can be none."""

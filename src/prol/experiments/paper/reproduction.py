@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,8 @@ def reproduce(
     """Runs what the items need and writes `OUT/ITEM/` for each: runs.json, table.md, table.csv, table.json, figures.
 
     Runs lie in `OUT/runs`, named by what they are: finished ones are kept and stopped ones go on. What cannot be run is
-    said in the table and does not stop the rest. Where it is interrupted, the item at work still gets its table.
+    said in the table and does not stop the rest. An item is written when the last of its runs is over; where all is
+    interrupted, items that have any get a table of what is finished.
 
     Args:
         executor: carries out runs whose time does not count; one after another by default.
@@ -72,20 +74,27 @@ def reproduce(
     folder = Path(out)
     here = OneByOne(Silent())
     grid = Grid(folder / RUNS, scale.seeds, executor or here, alone or here, say, keep_models)
-    done = []
-    for item in items:
-        wants = asked[item.name]
-        if not wants:
-            say(f"{item.name}: --methods leaves no row of it")
-            continue
-        say(f"{item.name}: {len(wants)} rows and settings, seeds {', '.join(map(str, scale.seeds))}")
-        try:
-            grid.carry_out(wants)
-        except KeyboardInterrupt:
-            _write(item, grid.outcomes(wants), folder)
-            raise
-        done.append(_write(item, grid.outcomes(wants), folder))
-    return done
+    for name, wants in asked.items():
+        told = f"{len(wants)} rows and settings, seeds {', '.join(map(str, scale.seeds))}"
+        say(f"{name}: {told if wants else '--methods leaves no row of it'}")
+    waiting = {item.name: item for item in items if asked[item.name]}
+    done: dict[str, Reproduced] = {}
+
+    def write(names: Iterable[str]) -> None:
+        for name in list(names):
+            done[name] = _write(waiting.pop(name), grid.outcomes(asked[name]), folder)
+            say(f"{name}: written to {folder / name}")
+
+    try:
+        # All runs in one line: none waits for the longest of another item.
+        with closing(grid.carry_out([want for wants in asked.values() for want in wants])) as over:
+            for _ in over:
+                write(name for name in waiting if grid.settled(asked[name]))
+    except KeyboardInterrupt:
+        write(name for name in waiting if any(outcome.runs for outcome in grid.outcomes(asked[name])))
+        raise
+    write(waiting)
+    return [done[item.name] for item in items if item.name in done]
 
 
 def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:

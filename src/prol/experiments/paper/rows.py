@@ -82,7 +82,7 @@ ABLATION_ROWS = (
     _ablation("+ SS + K (sim)", "keys"),
     _ablation("+ ort", "orthogonality"),
     _ablation("+ HSU", "hard_soft"),
-    _ablation("+ M (gen) = PROL", "full"),
+    Line("+ M (gen) = PROL", "prol", beside="full"),
     _ablation("norms only", "norms_only", printed=False),
     _ablation("null prefix", "null_prefix", printed=False),
     _ablation("generator without norms", "generator_without_norms", printed=False),

@@ -1,0 +1,40 @@
+"""PROL's losses have the same gradients through torch's compiler, also where terms are switched off."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from small_streams import make_prol, pictures
+from torch import Tensor
+
+from prol.backbones.acceleration import compiled
+from prol.methods.prol_losses import loss_terms
+from prol.parts.adam import part_gradients
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles for a CPU with g++")
+
+KINDS = [0, 1, 2, 0]
+
+
+def gradients_of_a_step(row: str, fast: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """A step's loss terms, and its gradients."""
+    learner = make_prol(ablation=row)
+    if fast:
+        learner.network.fast = lambda function: compiled(function) if function is loss_terms else function
+    learner.boundary([0, 1, 2])
+    staged = learner._staged(learner.backbone.read(pictures(KINDS)))()
+    inputs = learner._rendered(*staged)
+    total, terms, parts = learner.network.losses(*learner.network.query(inputs), torch.tensor(KINDS))
+    return terms | {"total": total.detach()}, part_gradients(total, parts)
+
+
+@pytest.mark.parametrize("row", ["ft_inter", "ft_inter_intra", "generator"])
+def test_a_loss_that_is_one_term_and_nothing_else_keeps_its_gradients_compiled(row: str) -> None:
+    terms, gradients = gradients_of_a_step(row, fast=False)
+    fast_terms, fast_gradients = gradients_of_a_step(row, fast=True)
+    assert terms["total"] == terms["ce"]
+    assert any(gradient.any() for gradient in gradients.values())
+    torch.testing.assert_close(fast_terms, terms)
+    torch.testing.assert_close(fast_gradients, gradients)
