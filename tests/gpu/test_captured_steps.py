@@ -43,7 +43,7 @@ def chunks(count: int, classes: list[int], seed: int, size: int = 10) -> Iterato
 
 def teach(one: PROL) -> list[dict[str, float]]:
     """Tasks of several widths, chunks of another size, and enough classes to make buffers move."""
-    reports, edges = [], (0, 10, 20, 30, 55, 60, 90)
+    reports, edges = [], (0, 10, 20, 30, 55, 60, 300)
     for task, (first, end) in enumerate(pairwise(edges)):
         classes = list(range(first, end))
         one.boundary(classes)

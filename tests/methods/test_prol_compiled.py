@@ -1,19 +1,20 @@
-"""PROL's losses have the same gradients through torch's compiler, also where terms are switched off."""
+"""What torch's compiler makes of PROL's step: the same gradients, also where terms are switched off; and few shapes."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from small_streams import make_prol, pictures
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from prol.backbones.acceleration import compiled
 from prol.methods.prol_losses import loss_terms
 from prol.parts.adam import part_gradients
-
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles for a CPU with g++")
 
 KINDS = [0, 1, 2, 0]
 
@@ -30,6 +31,7 @@ def gradients_of_a_step(row: str, fast: bool) -> tuple[dict[str, Tensor], dict[s
     return terms | {"total": total.detach()}, part_gradients(total, parts)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles for a CPU with g++")
 @pytest.mark.parametrize("row", ["ft_inter", "ft_inter_intra", "generator"])
 def test_a_loss_that_is_one_term_and_nothing_else_keeps_its_gradients_compiled(row: str) -> None:
     terms, gradients = gradients_of_a_step(row, fast=False)
@@ -38,3 +40,28 @@ def test_a_loss_that_is_one_term_and_nothing_else_keeps_its_gradients_compiled(r
     assert any(gradient.any() for gradient in gradients.values())
     torch.testing.assert_close(fast_terms, terms)
     torch.testing.assert_close(fast_gradients, gradients)
+
+
+def test_new_classes_bring_no_new_shapes_to_the_compiler_after_the_second_task() -> None:
+    learner = make_prol()
+    met: list[tuple[object, ...]] = []
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            leaves = tree_leaves(arguments)
+            met.append((function, *(leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves)))
+            return function(*arguments)
+
+        return call
+
+    learner.network.fast = noting
+    shapes = []
+    for task in range(10):
+        classes = list(range(25 * task, 25 * task + 25))
+        learner.boundary(classes)
+        learner.learn(pictures(KINDS), [classes[kind] for kind in KINDS])
+        learner.predict(pictures(KINDS))
+        shapes.append(set(met))
+        met.clear()
+    assert all(found <= shapes[0] | shapes[1] for found in shapes)
+    assert len(shapes[1]) >= 5

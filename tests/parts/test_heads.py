@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.parts.adam import Adam, part_gradients
-from prol.parts.heads import TaskHeads, fold
+from prol.parts.heads import ROOM, TaskHeads, fold
 
 WIDTH = 6
 SIZES = [3, 1, 4]
@@ -50,10 +50,11 @@ def test_a_folded_affine_part_gives_the_same_answers() -> None:
 
 
 @pytest.mark.parametrize("all_heads", [False, True])
-def test_logits_are_those_of_the_heads_one_by_one(all_heads: bool) -> None:
-    heads, features = make(all_live=all_heads), drawn(5, WIDTH, seed=9) * 3
+@pytest.mark.parametrize("sizes", [SIZES, [3, ROOM, 20]], ids=["few", "more than there is room for"])
+def test_logits_are_those_of_the_heads_one_by_one(sizes: list[int], all_heads: bool) -> None:
+    heads, features = make(sizes, all_live=all_heads), drawn(5, WIDTH, seed=9) * 3
     logits = heads.logits(features)
-    torch.testing.assert_close(logits, one_by_one(heads, features), rtol=0, atol=1e-12)
+    torch.testing.assert_close(logits, one_by_one(heads, features, sizes), rtol=0, atol=1e-12)
 
 
 def test_the_norms_epsilon_is_that_of_the_heads_and_not_of_the_backbone() -> None:

@@ -13,7 +13,8 @@ from prol.parts.rows import RowTable
 from prol.parts.similarity import few_by_many
 
 NORM_EPSILON = 1e-5
-ROOM, LIVE_ROOM = 64, 16
+ROOM, LIVE_ROOM = 256, 16
+"""Of classes in all and of those in training, before buffers double: on a GPU that stops a stream for seconds."""
 
 
 def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:

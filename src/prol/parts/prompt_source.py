@@ -14,7 +14,8 @@ from prol.parts import prompts
 from prol.parts.rows import RowTable
 from prol.parts.similarity import cosine_pairs, cosine_to_all, inverse_length, shared_first_hit_factor
 
-ROOM = 64
+ROOM = 256
+"""Of classes, before buffers double: on a GPU that stops a stream for seconds."""
 
 Factor = Literal["per_sample", "released", "one", "zero"]
 

@@ -30,3 +30,11 @@ def require_matplotlib() -> Any:
     except ImportError:
         raise ValueError("plots need matplotlib: install it with pip install matplotlib") from None
     return Figure
+
+
+def save_alike(figure: Any, file: Path, dpi: int) -> None:
+    """Writes a figure so that the same one gives the same file: an SVG would have a date in it, and random names."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "prol"}):
+        figure.savefig(file, dpi=dpi, metadata={"Date": None} if file.suffix == ".svg" else None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prol.report.figures import BLUE, COLOURS, LINES, MARKERS, ORANGE, require_matplotlib
+from prol.report.figures import BLUE, COLOURS, LINES, MARKERS, ORANGE, require_matplotlib, save_alike
 from prol.report.sheet import Pair, Sheet, SheetRow, SheetTable
 
 KINDS = ("png", "svg")
@@ -20,7 +20,7 @@ def plot_sheet(sheet: Sheet, folder: Path) -> list[str]:
             continue
         figure = _DRAWN[table.figure](table)
         for kind in KINDS:
-            figure.savefig(folder / f"{table.name}.{kind}", dpi=150)
+            save_alike(figure, folder / f"{table.name}.{kind}", dpi=150)
         drawn.append(f"{table.name}.png")
     return drawn
 
