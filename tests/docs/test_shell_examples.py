@@ -33,11 +33,14 @@ LEFT_BEHIND = {
     "results": [],
     "report": ["report.html"],
     "reproduce": [],
+    "reproduced": ["results/reproduce/main/table.md"],
     "sweep": [],
     "trackers": ["runs/mine/result.json"],
     "replay": ["runs/er/result.json"],
 }
 """Pages with examples that run, and some of the files that these must write."""
+RESULTS = {"results": ("cifar100", "cub200"), "report": ("cifar100_iblurry",), "reproduced": ("reproduce",)}
+"""Pages whose examples read result files."""
 MINUTES = ("start", "own-images", "artifacts")
 """Pages whose examples take minutes as they are printed."""
 
@@ -72,8 +75,8 @@ def test_every_page_with_examples_to_run_is_run() -> None:
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stem: str) -> Path:
     """A folder that has what the page speaks of."""
-    if stem in ("results", "report"):
-        for name in ("cifar100", "cub200") if stem == "results" else ("cifar100_iblurry",):
+    if stem in RESULTS:
+        for name in RESULTS[stem]:
             shutil.copytree(ROOT / "results" / name, tmp_path / "results" / name)
     elif stem == "extending":
         install(tmp_path)

@@ -6,44 +6,29 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from experiments.reproducing import Noting, Recording, small_scale
 from prol import registry
-from prol.experiments.executors import LocalProcesses, OneByOne
+from prol.experiments.executors import LocalProcesses
 from prol.experiments.paper.carrying_out import run_name
+from prol.experiments.paper.item_files import Reproduced
 from prol.experiments.paper.items import ITEMS, pick
 from prol.experiments.paper.printed import names, read_printed
-from prol.experiments.paper.reproduction import Reproduced, render, reproduce
+from prol.experiments.paper.reproduction import render, reproduce
 from prol.experiments.paper.scale import SCALES, Scale, read_scale
 from prol.methods.prol_options import ABLATIONS
 from prol.runs import Plan
-from prol.runs.display import Silent
 from prol.runs.setup import set_up
 from runs.small_runs import environment
 
 
 @pytest.fixture
 def scale(small_vit: str) -> Scale:
-    """Twenty digits through a small ViT, in two rows."""
-    smoke = replace(read_scale("smoke").on("digits"), backbone=small_vit, tiny_backbone=small_vit, threads=1)
-    return replace(smoke, picked={"ncm": {}, "PROL": {"blocks": "2"}})
-
-
-class Recording:
-    """An executor that remembers what it was given."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def settle(
-        self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
-    ) -> Generator[tuple[Path, str | None], None, None]:
-        self.asked += [path.name for path in pending]
-        yield from OneByOne(Silent()).settle(pending, hear)
+    return small_scale(small_vit)
 
 
 def again(items: list[str], scale: Scale, out: Path) -> tuple[list[Reproduced], Recording]:
@@ -93,32 +78,6 @@ def test_a_second_call_runs_nothing_and_other_items_share_the_runs(scale: Scale,
     assert len(recording.asked) == 2  # another stream is another run
 
 
-class Watching(Recording):
-    """An executor that looks after each run which items are written, and counts how often it is called."""
-
-    def __init__(self, out: Path) -> None:
-        super().__init__()
-        self.out, self.calls, self.written = out, 0, list[set[str]]()
-
-    def settle(
-        self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
-    ) -> Generator[tuple[Path, str | None], None, None]:
-        self.calls += 1
-        for outcome in super().settle(pending, hear):
-            yield outcome
-            self.written.append({path.parent.name for path in self.out.glob("*/table.md")})
-
-
-def test_no_item_waits_for_the_runs_of_another(scale: Scale, tmp_path: Path) -> None:
-    watching = Watching(tmp_path)
-    only = replace(scale, picked={"ncm": {}, "norms only": {"blocks": "2"}, "null prefix": {"blocks": "2"}})
-    done = reproduce(pick(["history", "ablation", "main"]), only, tmp_path, watching)
-    assert watching.calls == 1
-    assert [name.split("-")[0] for name in watching.asked] == ["ncm", "prol", "prol"]
-    assert watching.written == [{"history", "main"}, {"history", "main"}, {"history", "main", "ablation"}]
-    assert [one.sheet.item for one in done] == ["history", "ablation", "main"]
-
-
 def test_the_last_row_of_the_ablation_is_the_run_of_the_main_table(scale: Scale, tmp_path: Path) -> None:
     only = replace(scale, picked={"PROL": {}, "+ M (gen) = PROL": {}})
     noting = Noting()
@@ -134,18 +93,6 @@ def test_the_name_of_a_run_is_its_config_without_versions(small_vit: str) -> Non
     assert run_name(dict(reversed(config.items()))) == name
     assert run_name({**config, "precision": "bf16"}) != name
     assert run_name({**config, "options": {**config["options"], "distance": "euclidean"}}) != name
-
-
-class Noting(Recording):
-    """An executor that only notes what it was given."""
-
-    def settle(
-        self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
-    ) -> Generator[tuple[Path, str | None], None, None]:
-        del hear
-        for path in pending:
-            self.asked.append(path.name)
-            yield path, "only noted"
 
 
 def test_threads_left_to_the_machine_are_no_part_of_a_run(
@@ -245,26 +192,6 @@ def test_a_killed_reproduction_goes_on_where_it_stopped(scale: Scale, small_vit:
     assert before.items() <= after.items()
     again(["ablation"], asked, whole)
     assert results(killed) == results(whole)
-
-
-class Interrupted(Recording):
-    """An executor at which somebody presses Ctrl-C after the first run."""
-
-    def settle(
-        self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
-    ) -> Generator[tuple[Path, str | None], None, None]:
-        yield next(super().settle(pending, hear))
-        raise KeyboardInterrupt
-
-
-def test_what_was_finished_before_an_interrupt_has_its_table(scale: Scale, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(pick(["main"]), scale, tmp_path, Interrupted())
-    [done] = render(pick(["main"]), tmp_path)
-    prol, ncm = done.sheet.tables[0].rows
-    assert prol.pairs[0].ours is not None
-    assert ncm.remark == "not run: not finished"
-    assert done.finished_runs == 1
 
 
 def test_copied_rows_are_of_classes_in_an_order_drawn_by_the_seed() -> None:

@@ -42,8 +42,9 @@ def test_a_loss_that_is_one_term_and_nothing_else_keeps_its_gradients_compiled(r
     torch.testing.assert_close(fast_gradients, gradients)
 
 
-def test_new_classes_bring_no_new_shapes_to_the_compiler_after_the_second_task() -> None:
-    learner = make_prol()
+@pytest.mark.parametrize(("tasks", "new"), [(10, 25), (50, 5)])
+def test_new_classes_bring_no_new_shapes_to_the_compiler_after_the_second_task(tasks: int, new: int) -> None:
+    learner, layouts = make_prol(), []
     met: list[tuple[object, ...]] = []
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,12 +57,14 @@ def test_new_classes_bring_no_new_shapes_to_the_compiler_after_the_second_task()
 
     learner.network.fast = noting
     shapes = []
-    for task in range(10):
-        classes = list(range(25 * task, 25 * task + 25))
+    for task in range(tasks):
+        classes = list(range(new * task, new * task + new))
         learner.boundary(classes)
         learner.learn(pictures(KINDS), [classes[kind] for kind in KINDS])
         learner.predict(pictures(KINDS))
         shapes.append(set(met))
+        layouts.append(learner.network.heads.layout())
         met.clear()
+    assert len(set(layouts[1:])) == 1
     assert all(found <= shapes[0] | shapes[1] for found in shapes)
     assert len(shapes[1]) >= 5

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prol.experiments.paper.carrying_out import Outcome
-from prol.experiments.paper.reproduction import make_sheet
+from prol.experiments.paper.item_files import make_sheet
 from prol.report.comparison import RunFiles, Spread
 from prol.report.sheet import Fit, Pair, Sheet, SheetRow, SheetTable
 from prol.report.sheet_plot import plot_sheet

@@ -14,7 +14,7 @@ from prol.cli import executing as e
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from prol.experiments.paper.reproduction import Reproduced
+    from prol.experiments.paper.item_files import Reproduced
     from prol.experiments.paper.scale import Scale
 
 FAILED = 1

@@ -13,8 +13,8 @@ from prol.parts.rows import RowTable
 from prol.parts.similarity import few_by_many
 
 NORM_EPSILON = 1e-5
-ROOM, LIVE_ROOM = 256, 16
-"""Of classes in all and of those in training, before buffers double: on a GPU that stops a stream for seconds."""
+ROOM, LIVE_ROOM, TASK_ROOM = 256, 16, 64
+"""Of classes, of those in training, and of tasks, before buffers double: on a GPU that stops a stream for seconds."""
 
 
 def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,8 +59,8 @@ class TaskHeads:
         self.width, self.all_live = width, all_live
         self.weight = RowTable((width,), device, dtype, ROOM)
         self.bias = RowTable((), device, dtype, ROOM)
-        self.scale = RowTable((width,), device, dtype, LIVE_ROOM)
-        self.shift = RowTable((width,), device, dtype, LIVE_ROOM)
+        self.scale = RowTable((width,), device, dtype, TASK_ROOM)
+        self.shift = RowTable((width,), device, dtype, TASK_ROOM)
         self.first_rows: list[int] = []
         self._folded_weight = RowTable((width,), device, dtype, ROOM)
         self._folded_bias = RowTable((), device, dtype, ROOM)

@@ -14,6 +14,9 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", INK
 MARKERS = "osD^vP*X"
 LINES = ("-", "--", ":", "-.")
 
+SAME_FILE = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+"""What a file says of how it was made is left out, so that the same results give the same file."""
+
 
 def check_figure_file(file: Path) -> None:
     """Refuses a file that no picture can be written to, before anything is drawn."""
@@ -37,4 +40,4 @@ def save_alike(figure: Any, file: Path, dpi: int) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "prol"}):
-        figure.savefig(file, dpi=dpi, metadata={"Date": None} if file.suffix == ".svg" else None)
+        figure.savefig(file, dpi=dpi, metadata=SAME_FILE[file.suffix[1:]])

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prol.report.figures import INK, LINE, check_figure_file, require_matplotlib
+from prol.report.figures import INK, LINE, SAME_FILE, check_figure_file, require_matplotlib
 
 WIDTH = 4.5
 """Inches, few enough for the words in a picture to be read where it fills a phone."""
@@ -60,9 +60,7 @@ class Picture:
             self.draw(figure)
             paper = "white" if titled else "none"
             content = io.BytesIO()
-            # No date, so that the same results give the same file.
-            metadata = {"Date": None, "Creator": None} if kind == "svg" else None
-            figure.savefig(content, format=kind, dpi=200, facecolor=paper, metadata=metadata)
+            figure.savefig(content, format=kind, dpi=200, facecolor=paper, metadata=SAME_FILE[kind])
         return content.getvalue()
 
     def write(self, file: Path) -> None:

@@ -69,48 +69,55 @@ class Grid:
         self._configs: dict[str, dict[str, Any] | str] = {}
         self._unavailable: dict[tuple[str, ...], str] = {}
 
+    def prepare(self, wants: Sequence[Want]) -> None:
+        """Finds out what each run is, and whether its data and weights are to be had."""
+        for want in wants:
+            self._config(want.plan)
+
+    def prepared(self, wants: Sequence[Want]) -> bool:
+        return all(_key(want.plan) in self._configs for want in wants)
+
     def carry_out(self, wants: Sequence[Want]) -> Generator[Path, None, None]:
-        """Makes what is not there yet, first what is not timed; yields each run when it is over."""
-        places = [self._places(want) for want in wants]
+        """Makes what is not there yet, what is timed at last; yields each run when it is over."""
+        asked: dict[bool, dict[Path, Plan]] = {False: {}, True: {}}
+        for want in wants:
+            places = self._places(want)
+            asked[want.timed] |= {} if isinstance(places, str) else places
+        pending = {timed: {path: plan for path, plan in runs.items() if _open(path)} for timed, runs in asked.items()}
+        total = sum(map(len, asked.values()))
+        done = total - sum(map(len, pending.values()))
+        if done:
+            self._tell_finished([path for runs in asked.values() for path in runs if not _open(path)], total)
+        make_folder(self.folder)
         for timed, executor in ((False, self.executor), (True, self.alone)):
-            wanted = {
-                path: plan
-                for want, found in zip(wants, places, strict=True)
-                if want.timed is timed and not isinstance(found, str)
-                for path, plan in found.items()
-            }
-            yield from self._make(wanted, executor)
+            with closing(executor.settle(pending[timed], self._hear)) as outcomes:
+                for path, problem in outcomes:
+                    done += 1
+                    if problem is not None:
+                        self.problems[path] = problem
+                    elif not self.keep_models:
+                        _leave_results(RunFolder(path))
+                    became = "finished" if problem is None else f"failed: {problem}"
+                    self.say(f"{path.name} {became} ({done} of {total} runs)")
+                    yield path
 
     def settled(self, wants: Sequence[Want]) -> bool:
         """Whether no run of them is still to come."""
         places = [self._places(want) for want in wants]
         paths = (path for found in places if not isinstance(found, str) for path in found)
-        return all(path in self.problems or RunFolder(path).status() == "finished" for path in paths)
+        return all(path in self.problems or not _open(path) for path in paths)
 
     def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
         """What there is."""
         return [self._outcome(want, self._places(want)) for want in wants]
 
-    def _make(self, wanted: Mapping[Path, Plan], executor: Executor) -> Generator[Path, None, None]:
-        pending = {path: plan for path, plan in wanted.items() if RunFolder(path).status() != "finished"}
-        if len(pending) < len(wanted):
-            self.say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
-            finished = [RunFolder(path) for path in wanted.keys() - pending.keys()]
-            if self.keep_models and (gone := sum(not run.model.is_dir() for run in finished)):
-                self.say(f"{gone} of them were made without --keep-models and keep no learner")
-        done = len(wanted) - len(pending)
-        make_folder(self.folder)
-        with closing(executor.settle(pending, lambda path, line: self.say(f"{path.name}: {line}"))) as outcomes:
-            for path, problem in outcomes:
-                done += 1
-                if problem is not None:
-                    self.problems[path] = problem
-                elif not self.keep_models:
-                    _leave_results(RunFolder(path))
-                self.say(
-                    f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {len(wanted)} runs)"
-                )
-                yield path
+    def _hear(self, path: Path, line: str) -> None:
+        self.say(f"{path.name}: {line}")
+
+    def _tell_finished(self, paths: Sequence[Path], total: int) -> None:
+        self.say(f"{len(paths)} of {total} runs are finished already")
+        if self.keep_models and (gone := sum(not RunFolder(path).model.is_dir() for path in paths)):
+            self.say(f"{gone} of them were made without --keep-models and keep no learner")
 
     def _places(self, want: Want) -> dict[Path, Plan] | str:
         """The folder of each seed's run; a sentence where there can be none."""
@@ -122,7 +129,7 @@ class Grid:
         return {self.folder / run_name({**content, "seed": seed}): replace(want.plan, seed=seed) for seed in self.seeds}
 
     def _config(self, plan: Plan) -> dict[str, Any] | str:
-        key = repr(replace(plan, seed=0))
+        key = _key(plan)
         if key not in self._configs:
             self._configs[key] = self._set_up(plan)
         return self._configs[key]
@@ -173,6 +180,14 @@ class Grid:
             "; ".join(dict.fromkeys(why)) or None,
             failed=any(path in self.problems for path in (() if isinstance(places, str) else places)),
         )
+
+
+def _key(plan: Plan) -> str:
+    return repr(replace(plan, seed=0))
+
+
+def _open(path: Path) -> bool:
+    return RunFolder(path).status() != "finished"
 
 
 def _leave_results(run: RunFolder) -> None:

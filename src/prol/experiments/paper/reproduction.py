@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from prol.artifacts.atomic import write_file, write_json
 from prol.artifacts.folders import require_folder
 from prol.experiments.executors import Executor, OneByOne
-from prol.experiments.one_run import read_run
-from prol.experiments.paper import tables, timing_tables
-from prol.experiments.paper.carrying_out import Grid, Outcome, Say
-from prol.experiments.paper.differences import differences
-from prol.experiments.paper.items import ITEMS, Item
+from prol.experiments.paper.carrying_out import Grid, Say
+from prol.experiments.paper.item_files import OUTCOMES, RUNS, Reproduced, read_outcomes, write_item
+from prol.experiments.paper.items import Item, Want
 from prol.experiments.paper.scale import Scale
-from prol.report.sheet import Sheet, SheetTable
-from prol.report.sheet_plot import plot_sheet
-from prol.report.sheet_text import sheet_csv, sheet_markdown
-from prol.runs import RunFolder
 from prol.runs.display import Silent
-from prol.runs.folder import DamagedRun
-
-RUNS = "runs"
-_KEPT = ("row", "beside", "method", "dataset", "setting", "timed", "why", "failed")
-_OUTCOMES, _TABLE = "runs.json", "table"
-
-
-@dataclass(frozen=True)
-class Reproduced:
-    """An item as it was written: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
-
-    sheet: Sheet
-    page: str
-    folder: Path
-    missing: tuple[str, ...]
-    failed: bool
-
-    @property
-    def finished_runs(self) -> int:
-        return sum(len(row.seeds) for table in self.sheet.tables for row in table.rows)
 
 
 def reproduce(
@@ -77,113 +46,70 @@ def reproduce(
     for name, wants in asked.items():
         told = f"{len(wants)} rows and settings, seeds {', '.join(map(str, scale.seeds))}"
         say(f"{name}: {told if wants else '--methods leaves no row of it'}")
-    waiting = {item.name: item for item in items if asked[item.name]}
-    done: dict[str, Reproduced] = {}
-
-    def write(names: Iterable[str]) -> None:
-        for name in list(names):
-            done[name] = _write(waiting.pop(name), grid.outcomes(asked[name]), folder)
-            say(f"{name}: written to {folder / name}")
-
+    everything = [want for wants in asked.values() for want in wants]
+    pages = _Pages(folder, grid, {item: asked[item.name] for item in items if asked[item.name]}, say)
     try:
+        say("finding out what each run needs")
+        grid.prepare(everything)
+        pages.write_settled()
         # All runs in one line: none waits for the longest of another item.
-        with closing(grid.carry_out([want for wants in asked.values() for want in wants])) as over:
+        with closing(grid.carry_out(everything)) as over:
             for _ in over:
-                write(name for name in waiting if grid.settled(asked[name]))
+                pages.write_settled()
     except KeyboardInterrupt:
-        write(name for name in waiting if any(outcome.runs for outcome in grid.outcomes(asked[name])))
+        pages.write_begun()
         raise
-    write(waiting)
-    return [done[item.name] for item in items if item.name in done]
+    pages.write_rest()
+    return [pages.done[item.name] for item in items if item.name in pages.done]
+
+
+class _Pages:
+    """Writes each item once, as soon as none of its runs is still to come."""
+
+    def __init__(self, folder: Path, grid: Grid, waiting: Mapping[Item, Sequence[Want]], say: Say) -> None:
+        self.folder, self.grid, self.waiting, self.say = folder, grid, dict(waiting), say
+        self.done: dict[str, Reproduced] = {}
+        self.problems: dict[str, OSError] = {}
+
+    def write_settled(self) -> None:
+        """Those that cannot be written are tried again at the end: runs at work must not be lost with them."""
+        for item, wants in list(self.waiting.items()):
+            if item.name not in self.problems and self.grid.settled(wants):
+                self._try(item)
+
+    def write_begun(self) -> None:
+        """Those that have any finished run, as far as that is known."""
+        for item, wants in list(self.waiting.items()):
+            if self.grid.prepared(wants) and any(outcome.runs for outcome in self.grid.outcomes(wants)):
+                self._try(item)
+
+    def write_rest(self) -> None:
+        self.problems.clear()
+        for item in list(self.waiting):
+            self._try(item)
+        for problem in self.problems.values():
+            raise problem
+
+    def _try(self, item: Item) -> None:
+        try:
+            self.done[item.name] = write_item(item, self.grid.outcomes(self.waiting[item]), self.folder)
+        except OSError as error:
+            self.problems[item.name] = error
+            self.say(f"{item.name} cannot be written: {error}")
+            return
+        del self.waiting[item]
+        if self.waiting:
+            self.say(f"{item.name}: written to {self.folder / item.name}")
 
 
 def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
     """The tables and figures once more, from the files of an earlier reproduction alone."""
     folder = Path(out)
     require_folder(folder, "the --out of a reproduction")
-    there = [item for item in items if (folder / item.name / _OUTCOMES).is_file()]
+    there = [item for item in items if (folder / item.name / OUTCOMES).is_file()]
     if not there:
         raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
-    return [_write(item, _read_outcomes(folder, item), folder) for item in there]
-
-
-def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
-    """The tables of an item from what became of its runs."""
-    return Sheet(item, ITEMS[item].about, tuple(differences(item, outcomes)), tuple(_tables(item, outcomes)))
-
-
-def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    untimed = [outcome for outcome in outcomes if not outcome.timed]
-    match item:
-        case "main":
-            return tables.main_tables(outcomes)
-        case "history":
-            return tables.history_tables(outcomes)
-        case "appendix":
-            return [*tables.history_tables(untimed), *timing_tables.per_task_time_tables(outcomes)]
-        case "non-ptm":
-            return tables.without_ptm_tables(outcomes)
-        case "throughput":
-            return timing_tables.throughput_tables(outcomes)
-        case "robustness-length":
-            return tables.robustness_tables(item, "prompt length", outcomes)
-        case "robustness-layers":
-            return tables.robustness_tables(item, "prompted blocks", outcomes)
-        case "ablation":
-            return tables.ablation_tables(outcomes)
-        case "complexity":
-            return timing_tables.complexity_tables(outcomes)
-    raise ValueError(f"unknown item {item!r}: choose {', '.join(ITEMS)}")
-
-
-def _write(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
-    place = folder / item.name
-    place.mkdir(parents=True, exist_ok=True)
-    sheet = make_sheet(item.name, outcomes)
-    write_json(place / _OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
-    write_json(place / f"{_TABLE}.json", asdict(sheet))
-    _write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
-    page = sheet_markdown(sheet)
-    _write_text(place / f"{_TABLE}.md", page)  # there even where no picture can be drawn
-    _write_text(place / f"{_TABLE}.md", sheet_markdown(sheet, plot_sheet(sheet, place)))
-    missing = tuple(dict.fromkeys(f"{one.row} on {one.dataset}: {one.why}" for one in outcomes if one.why))
-    return Reproduced(sheet, page, place, missing, any(one.failed for one in outcomes))
-
-
-def _outcome_content(outcome: Outcome) -> dict[str, Any]:
-    content = {name: getattr(outcome, name) for name in _KEPT}
-    return content | {"runs": [run.folder for run in outcome.runs]}
-
-
-def _read_outcomes(folder: Path, item: Item) -> list[Outcome]:
-    file = folder / item.name / _OUTCOMES
-    try:
-        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-        outcomes = [
-            (Outcome(**{**row, "runs": ()}), [folder / RUNS / str(name) for name in row["runs"]]) for row in rows
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is damaged: {error}; reproduce {item.name} again, finished runs are kept") from error
-    return [_with_runs(outcome, paths) for outcome, paths in outcomes]
-
-
-def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
-    """The outcome with the contents of its runs; what is wrong with one that cannot be read is said."""
-    runs, why = [], [] if outcome.why is None else [outcome.why]
-    for path in paths:
-        try:
-            runs.append(read_run(RunFolder(path)))
-        except (DamagedRun, FileNotFoundError) as error:
-            why.append(str(error))
-    return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)
-
-
-def _write_text(path: Path, text: str) -> None:
-    write_file(path, partial(_put, text))
-
-
-def _put(text: str, file: Path) -> None:
-    file.write_text(text, encoding="utf-8")
+    return [write_item(item, read_outcomes(folder, item), folder) for item in there]
 
 
 def _say_nothing(line: str) -> None:

@@ -1,0 +1,120 @@
+"""An item's folder: its runs as a list, its tables as text and data, its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prol.artifacts.atomic import write_file, write_json
+from prol.experiments.one_run import read_run
+from prol.experiments.paper import tables, timing_tables
+from prol.experiments.paper.carrying_out import Outcome
+from prol.experiments.paper.differences import differences
+from prol.experiments.paper.items import ITEMS, Item
+from prol.report.sheet import Sheet, SheetTable
+from prol.report.sheet_plot import plot_sheet
+from prol.report.sheet_text import sheet_csv, sheet_markdown
+from prol.runs import RunFolder
+from prol.runs.folder import DamagedRun
+
+RUNS, OUTCOMES = "runs", "runs.json"
+_KEPT = ("row", "beside", "method", "dataset", "setting", "timed", "why", "failed")
+_TABLE = "table"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """An item as it was written: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
+
+    sheet: Sheet
+    page: str
+    folder: Path
+    missing: tuple[str, ...]
+    failed: bool
+
+    @property
+    def finished_runs(self) -> int:
+        return sum(len(row.seeds) for table in self.sheet.tables for row in table.rows)
+
+
+def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
+    """The tables of an item from what became of its runs."""
+    return Sheet(item, ITEMS[item].about, tuple(differences(item, outcomes)), tuple(_tables(item, outcomes)))
+
+
+def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
+    untimed = [outcome for outcome in outcomes if not outcome.timed]
+    match item:
+        case "main":
+            return tables.main_tables(outcomes)
+        case "history":
+            return tables.history_tables(outcomes)
+        case "appendix":
+            return [*tables.history_tables(untimed), *timing_tables.per_task_time_tables(outcomes)]
+        case "non-ptm":
+            return tables.without_ptm_tables(outcomes)
+        case "throughput":
+            return timing_tables.throughput_tables(outcomes)
+        case "robustness-length":
+            return tables.robustness_tables(item, "prompt length", outcomes)
+        case "robustness-layers":
+            return tables.robustness_tables(item, "prompted blocks", outcomes)
+        case "ablation":
+            return tables.ablation_tables(outcomes)
+        case "complexity":
+            return timing_tables.complexity_tables(outcomes)
+    raise ValueError(f"unknown item {item!r}: choose {', '.join(ITEMS)}")
+
+
+def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
+    place = folder / item.name
+    place.mkdir(parents=True, exist_ok=True)
+    sheet = make_sheet(item.name, outcomes)
+    write_json(place / OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
+    write_json(place / f"{_TABLE}.json", asdict(sheet))
+    _write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
+    page = sheet_markdown(sheet)
+    _write_text(place / f"{_TABLE}.md", page)  # there even where no picture can be drawn
+    _write_text(place / f"{_TABLE}.md", sheet_markdown(sheet, plot_sheet(sheet, place)))
+    missing = tuple(dict.fromkeys(f"{one.row} on {one.dataset}: {one.why}" for one in outcomes if one.why))
+    return Reproduced(sheet, page, place, missing, any(one.failed for one in outcomes))
+
+
+def _outcome_content(outcome: Outcome) -> dict[str, Any]:
+    content = {name: getattr(outcome, name) for name in _KEPT}
+    return content | {"runs": [run.folder for run in outcome.runs]}
+
+
+def read_outcomes(folder: Path, item: Item) -> list[Outcome]:
+    file = folder / item.name / OUTCOMES
+    try:
+        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        outcomes = [
+            (Outcome(**{**row, "runs": ()}), [folder / RUNS / str(name) for name in row["runs"]]) for row in rows
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is damaged: {error}; reproduce {item.name} again, finished runs are kept") from error
+    return [_with_runs(outcome, paths) for outcome, paths in outcomes]
+
+
+def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
+    """The outcome with the contents of its runs; what is wrong with one that cannot be read is said."""
+    runs, why = [], [] if outcome.why is None else [outcome.why]
+    for path in paths:
+        try:
+            runs.append(read_run(RunFolder(path)))
+        except (DamagedRun, FileNotFoundError) as error:
+            why.append(str(error))
+    return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_file(path, partial(_put, text))
+
+
+def _put(text: str, file: Path) -> None:
+    file.write_text(text, encoding="utf-8")
