@@ -144,6 +144,14 @@ def test_complexity_fits_a_line_through_the_images_and_through_the_tasks() -> No
     assert "| s an image |" in sheet_markdown(Sheet("complexity", "x", (), (growth,)))
 
 
+@pytest.mark.parametrize(("device", "told"), [("cpu", False), ("cuda:0", True)])
+def test_times_on_a_gpu_say_that_compiling_counts(device: str, told: bool) -> None:
+    made = run("generated", 0, (1.0,) * 5)
+    on_it = replace(made, config={**made.config, "device": device})
+    growth, _ = make_sheet("complexity", [outcome("PROL", "PROL", on_it, setting=10, timed=True)]).tables
+    assert any("compiled during the first two tasks" in note for note in growth.notes) is told
+
+
 def test_a_line_through_one_place_is_none_and_a_bad_one_says_so() -> None:
     assert Fit.through([1, 1], [2.0, 3.0]) is None
     fit = Fit.through([0, 1, 2, 3], [0.0, 1.0, 0.0, 1.0])
