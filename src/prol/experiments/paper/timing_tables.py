@@ -35,8 +35,8 @@ _MEANING = (
 
 
 _COMPILED = (
-    "On a GPU parts of the network are compiled during the first two tasks, and that time counts: tens of seconds where "
-    "the compiler has nothing stored yet, fewer where it has."
+    "On a GPU parts of the network are compiled during the first two tasks, and that time counts: tens of seconds "
+    "where the compiler has nothing stored yet, fewer where it has."
 )
 
 
