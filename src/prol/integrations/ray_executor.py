@@ -97,8 +97,8 @@ class RayExecutor:
                 ray.init(self.address, **quiet)
         except (ConnectionError, RuntimeError) as error:
             raise ValueError(
-                f"there is no Ray cluster at {self.address}: begin one with `ray start --head`, or leave the address "
-                f"out ({sentence_of(error)})"
+                f"no Ray cluster lets us in at {self.address}: begin one with `ray start --head`, or leave the address "
+                f"out; where it asks for a token, set RAY_AUTH_MODE=token ({sentence_of(error)})"
             ) from error
         try:
             if self.address is None and not _fits_somewhere(ray, self._resources()):
