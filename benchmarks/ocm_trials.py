@@ -84,8 +84,6 @@ TRIALS: dict[str, type[Learner]] = {
     "light contrast": LightContrast,
     "memory too": MemoryToo,
 }
-
-
 OF_OCM = [trial for trial in TRIALS if TRIALS[trial] is not AllRows]
 
 

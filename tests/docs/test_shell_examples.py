@@ -33,7 +33,7 @@ LEFT_BEHIND = {
     "results": [],
     "report": ["report.html"],
     "reproduce": [],
-    "reproduced": ["results/reproduce/main/table.md"],
+    "reproduced": [],
     "sweep": [],
     "trackers": ["runs/mine/result.json"],
     "replay": ["runs/er/result.json"],

@@ -13,6 +13,7 @@ import torch
 import prol
 from prol.backbones import ViT, open_backbone
 from prol.backbones.acceleration import Acceleration
+from prol.learner import Learner
 from prol.methods.prol import PROL
 from prol.methods.prol_options import ABLATIONS
 
@@ -57,6 +58,18 @@ def teach(one: PROL) -> list[dict[str, float]]:
     return reports
 
 
+def losses(one: Learner, tasks: int) -> list[float]:
+    """The loss of each step, in tasks of ten classes."""
+    found = []
+    for task in range(tasks):
+        classes = list(range(10 * task, 10 * task + 10))
+        one.boundary(classes)
+        for images, labels in chunks(8, classes, task):
+            one.learn(images, labels)
+            found.append(one.report())  # read at the end: steps overlap
+    return [numbers["total"] for numbers in found]
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"tune_norms": False}, {"head": "growing"}, {"preset": "released"}, {"clip": 1.0}], ids=str
 )
@@ -81,19 +94,9 @@ def test_compiled_blocks_compute_the_same() -> None:
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_every_row_of_the_ablation_learns_the_same_compiled_and_captured(row: str) -> None:
     options = {"ablation": row, "coefficients": "cifar100", "augment": "none"}
-    reports = []
-    for fast in (False, True):
-        one = learner(fast, compiled=fast, **options)
-        found = []
-        for task in range(2):
-            classes = list(range(10 * task, 10 * task + 10))
-            one.boundary(classes)
-            for images, labels in chunks(8, classes, task):
-                one.learn(images, labels)
-                found.append(one.report()["total"])
-        reports.append(found)
-        assert one._take_step._function.enabled == fast
-    assert reports[1] == pytest.approx(reports[0], rel=0.02, abs=0.01)
+    plain, fast = learner(False, **options), learner(True, compiled=True, **options)
+    assert losses(fast, tasks=2) == pytest.approx(losses(plain, tasks=2), rel=0.02, abs=0.01)
+    assert fast._take_step._function.enabled
 
 
 def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:
@@ -122,18 +125,8 @@ OTHERS = ["l2p", "dualprompt", "coda_prompt", "convprompt", "lae", "mos", "ease"
     ("method", "augment"), [*((name, "none") for name in OTHERS), ("mos", "crop_flip"), ("ease", "crop_flip")]
 )
 def test_other_methods_learn_the_same_captured(method: str, augment: str) -> None:
-    reports = []
-    for captured in (False, True):
-        one = prol.create(method, backbone(captured), augment=augment)
-        found = []
-        for task in range(3):
-            classes = list(range(10 * task, 10 * task + 10))
-            one.boundary(classes)
-            for images, labels in chunks(8, classes, task):
-                one.learn(images, labels)
-                found.append(one.report())  # read at the end: steps overlap
-        reports.append([numbers["total"] for numbers in found])
-    assert reports[1] == pytest.approx(reports[0], rel=0.02, abs=0.01)
+    plain, captured = (prol.create(method, backbone(fast), augment=augment) for fast in (False, True))
+    assert losses(captured, tasks=3) == pytest.approx(losses(plain, tasks=3), rel=0.02, abs=0.01)
 
 
 def test_a_learner_goes_on_from_a_state_taken_between_replays() -> None:

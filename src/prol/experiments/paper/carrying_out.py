@@ -87,7 +87,7 @@ class Grid:
         total = sum(map(len, asked.values()))
         done = total - sum(map(len, pending.values()))
         if done:
-            self._tell_finished([path for runs in asked.values() for path in runs if not _open(path)], total)
+            self._tell_finished([path for timed in asked for path in asked[timed] if path not in pending[timed]], total)
         make_folder(self.folder)
         for timed, executor in ((False, self.executor), (True, self.alone)):
             with closing(executor.settle(pending[timed], self._hear)) as outcomes:

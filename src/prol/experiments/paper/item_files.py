@@ -71,6 +71,7 @@ def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 
 def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
+    """Writes everything that belongs into the item's folder."""
     place = folder / item.name
     place.mkdir(parents=True, exist_ok=True)
     sheet = make_sheet(item.name, outcomes)
@@ -90,6 +91,7 @@ def _outcome_content(outcome: Outcome) -> dict[str, Any]:
 
 
 def read_outcomes(folder: Path, item: Item) -> list[Outcome]:
+    """What `write_item` kept of the item's runs, with their contents."""
     file = folder / item.name / OUTCOMES
     try:
         rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))

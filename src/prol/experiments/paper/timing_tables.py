@@ -32,8 +32,6 @@ PER_TASK: tuple[tuple[str, str, str, ByTask], ...] = (
 _MEANING = (
     "Times include the reading of images, and no checkpoints. Nothing else of this command was at work meanwhile."
 )
-
-
 _COMPILED = (
     "On a GPU parts of the network are compiled during the first two tasks, and that time counts: tens of seconds "
     "where the compiler has nothing stored yet, fewer where it has."
