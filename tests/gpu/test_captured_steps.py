@@ -140,3 +140,30 @@ def test_a_learner_goes_on_from_a_state_taken_between_replays() -> None:
         twin.learn(images, labels)
     images = next(chunks(1, list(range(10)), 7, size=20))[0]
     torch.testing.assert_close(twin.predict(images), one.predict(images), rtol=1e-2, atol=1e-2)
+
+
+FROZEN: dict[str, dict[str, Any]] = {
+    "ncm": {},
+    "slda": {},
+    "ranpac": {"features": 200, "ridge": 100.0},
+    "randumb": {"features": 200},
+    "foal": {"features": 200},
+    "prol_plus": {"adapt_steps": 4, "penalty": 1.0},
+}
+
+
+@pytest.mark.parametrize("method", FROZEN)
+def test_a_network_that_stays_as_it_is_is_replayed_and_learns_the_same(method: str) -> None:
+    images, scores = next(chunks(1, list(range(20)), 7, size=50))[0], []
+    for fast in (False, True):
+        one: Any = prol.create(method, backbone(captured=fast, compiled=fast), **FROZEN[method])
+        for task in range(2):
+            for seen, labels in chunks(12, list(range(10 * task, 10 * task + 10)), task):
+                one.learn(seen, labels)
+        first, *_, last = [one.predict(images) for _ in range(6)]
+        torch.testing.assert_close(first, last, rtol=1e-2, atol=1e-2)
+        scores.append(last - last.mean(1, keepdim=True))
+    plain, replayed = scores
+    assert float((replayed - plain).norm() / plain.norm()) < 0.02
+    graphs = [recording.graph for recording in one._look._pass._recordings.values()]
+    assert sum(graph is not None for graph in graphs) == 2  # chunks of ten, answers to fifty

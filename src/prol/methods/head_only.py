@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels
 from prol.class_rows import AGAINST_IT, AUGMENTED, AVERAGED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
@@ -18,6 +18,7 @@ from prol.methods.stepped import SteppedLearner
 from prol.parts import losses
 from prol.parts.adam import Adam, Part, part_gradients
 from prol.parts.fast_step import FastStep
+from prol.parts.frozen_pass import FrozenPass
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
 from prol.parts.tasks import TaskClock
@@ -65,6 +66,7 @@ class HeadOnly(SteppedLearner):
     def __init__(self, backbone: Backbone, options: HeadOnlyOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
+        self._look = FrozenPass(backbone, backbone.features)
         self.weight = RowTable((backbone.width,), backbone.device, backbone.dtype)
         self.bias = RowTable((), backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
@@ -103,8 +105,7 @@ class HeadOnly(SteppedLearner):
         return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return self.backbone.features(inputs)
+        return self._look.evaluation(pixels, self.preprocessing)
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)

@@ -30,6 +30,7 @@ from prol.parts.class_removal import SPREAD, TAKEN, sums_of, take_out_of_moments
 from prol.parts.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.parts.familiarity import LatestDistance
 from prol.parts.first_task import FirstTask, head_tables
+from prol.parts.frozen_pass import FrozenPass
 from prol.parts.mean_shrinkage import steadied_lda
 from prol.parts.moments import Moments
 from prol.parts.own_covariances import ROUNDING, OwnCovariances, OwnTerms
@@ -98,6 +99,7 @@ class PROLPlus(TaskLearner):
         self.tuning = FirstBlocks(backbone, o.adapt_lr, w.blocks)
         if o.adapt_steps == 0:
             self.tuning.end()
+        self._look = FrozenPass(backbone, self._blocks)
         self.scale: Scale | None = None
         self.moments = Moments(w.all, backbone.device, torch.float32, w.stripe)
         self.own = OwnCovariances(w.own, w.own_room, backbone.device, torch.float32) if w.own else None
@@ -132,13 +134,13 @@ class PROLPlus(TaskLearner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         o, told = self.options, {}
         if self.tuning.over:
-            blocks = self.tuning.look(inputs)[1].float()
+            blocks = self._look.evaluation(pixels, self.preprocessing)
             require_usable(blocks)
             self._take_in(blocks, rows)
         else:
+            inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
             blocks, moved, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
             taken = self._take_in(blocks, rows)
@@ -150,6 +152,10 @@ class PROLPlus(TaskLearner):
         self.clock.steps += 1
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
             self.tuning.end()
+
+    def _blocks(self, inputs: Tensor) -> Tensor:
+        """What the tuned network's last blocks make of its inputs, `[B, L]`."""
+        return self.tuning.look(inputs)[1].float()
 
     def _take_in(self, blocks: Tensor, rows: Tensor) -> Tensor:
         """Adds up features of blocks `[B, L]`; all features that were made of them `[B, L + M]`."""
@@ -203,10 +209,7 @@ class PROLPlus(TaskLearner):
 
     def _shared(self, pixels: Pixels) -> Tensor | None:
         """Features of blocks at one scale `[B, L]`, once there is one."""
-        if self.scale is None:
-            return None
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return self.scale.apply(self.tuning.look(inputs)[1].float())
+        return None if self.scale is None else self.scale.apply(self._look.evaluation(pixels, self.preprocessing))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         linear = self._shared(pixels) if fixed is None else fixed

@@ -10,14 +10,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels
 from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
 from prol.methods.in_tasks import TaskLearner
 from prol.parts.familiarity import WIDEST, LatestDistance
 from prol.parts.feature_store import MERGING, Memory, Recollection, merged_meta, require_memory
-from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
+from prol.parts.frozen_pass import FrozenPass
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import fourier_features, gamma_by_variance, normal, own_generator, uniform
 from prol.parts.solvers import SolvedHead, lda
@@ -73,6 +74,7 @@ class RanDumb(TaskLearner):
         super().__init__(backbone, options, seed)
         o = options
         self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
+        self._look = FrozenPass(backbone, backbone.features)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self.recollection = Recollection(
             o.memory,
@@ -104,8 +106,7 @@ class RanDumb(TaskLearner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
-        features = self.backbone.features(inputs)
+        features = self._look.training(pixels, self.preprocessing, self.options.augment, self.random)
         if self.gamma is None:  # for ever: statistics under another gamma could not be added to these
             self.gamma = gamma_by_variance(features)
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier answers
@@ -118,8 +119,7 @@ class RanDumb(TaskLearner):
         return fourier_features(features, self.weight, self.phase, 1.0 if self.gamma is None else self.gamma)
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return self.backbone.features(inputs)
+        return self._look.evaluation(pixels, self.preprocessing)
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
+from prol.backbones import Augment, Backbone, InputRange, Pixels
 from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
@@ -17,6 +17,7 @@ from prol.methods.in_tasks import TaskLearner
 from prol.parts.familiarity import WIDEST, LatestDistance
 from prol.parts.feature_store import MERGING, Memory, Recollection, merged_meta, require_memory
 from prol.parts.first_task import FirstTask, head_tables
+from prol.parts.frozen_pass import FrozenPass
 from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import normal, own_generator, relu_features
@@ -96,6 +97,7 @@ class RanPAC(TaskLearner):
         if self.first_task is not None:  # what is said of the class holds for a network that does not change
             self.fixed = "nothing"  # type: ignore[misc]
             self.can_diverge = True  # type: ignore[misc]
+        self._look = FrozenPass(backbone, self._network().features)
         self._draw(seed)
         self.strength = None if o.ridge == "auto" else o.ridge
         self._solved: SolvedHead | None = None
@@ -127,10 +129,11 @@ class RanPAC(TaskLearner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        o = self.options
         if self.first_task is None or self.first_task.over:
-            features, self._last = self._network().features(inputs), {}
+            features, self._last = self._look.training(pixels, self.preprocessing, o.augment, self.random), {}
         else:
+            inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
             features, loss = self.first_task.step(inputs, rows, self.clock.steps)
             self._last = {"adapt": loss}
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier answers
@@ -147,8 +150,7 @@ class RanPAC(TaskLearner):
         return features if self.weight is None else relu_features(features, self.weight)
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return self._network().features(inputs)
+        return self._look.evaluation(pixels, self.preprocessing)
 
     def _shared(self, pixels: Pixels) -> Tensor:
         return self._fixed(pixels)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.parts.packing import packed, unpacked
+from prol.parts.prototypes import classmates
 from prol.parts.rows import RowTable
 
 BLOCK = 1024
@@ -59,11 +60,9 @@ class Moments:
         for block in self.blocks:
             height, end = block.shape
             block.addmm_(x[:, end - height : end].T, x[:, :end], alpha=times)
-        # A product with the members of each class: on a GPU, adding row by row would have no fixed order.
-        touched, place = torch.unique(rows, return_inverse=True)
-        member = place == torch.arange(len(touched), device=rows.device).unsqueeze(1)
-        self.sums.rows[touched] += times * (member.to(x) @ x)
-        self.counts.rows[touched] += times * member.sum(1)
+        mates, first = classmates(rows)
+        self.sums.add(rows, times * (mates.to(x) @ x), first)
+        self.counts.add(rows, times * mates.sum(1), first)
 
     def shift(self, step: Tensor) -> None:
         """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""

@@ -15,7 +15,7 @@ import torch
 
 from prol import registry
 from prol.artifacts.versions import versions
-from prol.backbones import open_backbone
+from prol.backbones import Backbone, open_backbone
 from prol.datasets import Dataset
 from prol.datasets.development import development
 from prol.evaluation import Told
@@ -70,17 +70,18 @@ def open_data(plan: Plan, named: Named) -> Dataset:
     return dataset if plan.limit_per_class is None else dataset.limited(plan.limit_per_class)
 
 
-def set_up(plan: Plan) -> Setup:
+def set_up(plan: Plan, open_network: Callable[..., Backbone] = open_backbone) -> Setup:
     """Resolves a plan. Cheap mistakes (names, options) are found before data and weights are opened.
 
     The seed orders the stream and drives the learner; splits and drawn images are the same for every seed.
+    `open_network` is called as `open_backbone` is, by those who look at many plans and open each network once.
     """
     named = look_up(plan)
     kind, options, order = named.method, named.options, named.order
     own_options, dataset_options = named.protocol_options, named.dataset_options
     dataset = open_data(plan, named)
     name = kind.default_backbone if plan.backbone == "auto" else plan.backbone
-    backbone = open_backbone(name, device=plan.device, precision=plan.precision)
+    backbone = open_network(name, device=plan.device, precision=plan.precision)
     learner = kind(backbone, options, plan.seed)
     protocol = {
         "tasks": plan.tasks or min(dataset.tasks, len(dataset.class_names)),

@@ -9,11 +9,13 @@ import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from prol import registry
 from prol.artifacts.folders import make_folder
+from prol.backbones import Backbone, open_backbone
 from prol.experiments.executors import Executor
 from prol.experiments.one_run import read_run, sentence_of
 from prol.experiments.paper.items import Want
@@ -68,11 +70,13 @@ class Grid:
         """Why runs that were begun did not finish."""
         self._configs: dict[str, dict[str, Any] | str] = {}
         self._unavailable: dict[tuple[str, ...], str] = {}
+        self._open_network = lru_cache(maxsize=1)(open_backbone)
 
     def prepare(self, wants: Sequence[Want]) -> None:
         """Finds out what each run is, and whether its data and weights are to be had."""
         for want in wants:
             self._config(want.plan)
+        self._open_network.cache_clear()
 
     def prepared(self, wants: Sequence[Want]) -> bool:
         return all(_key(want.plan) in self._configs for want in wants)
@@ -140,13 +144,16 @@ class Grid:
         missing = self._missing(("data", plan.dataset, str(plan.data)), lambda: _open_data(plan))
         if not missing:
             place = ("backbone", plan.backbone, plan.device, plan.precision)
-            missing = self._missing(place, lambda: _open_backbone(plan))
+            missing = self._missing(place, lambda: self._network_of(plan))
         if missing:
             return missing
         try:
-            return set_up(plan).config
+            return set_up(plan, self._open_network).config
         except Exception as error:
             return sentence_of(error)
+
+    def _network_of(self, plan: Plan) -> Backbone:
+        return self._open_network(plan.backbone, device=plan.device, precision=plan.precision)
 
     def _missing(self, key: tuple[str, ...], test: Callable[[], object]) -> str:
         """Why data or weights are not to be had, found out once; empty where they are."""
@@ -215,9 +222,3 @@ def _problem(test: Callable[[], object]) -> str:
 
 def _open_data(plan: Plan) -> object:
     return registry.dataset(plan.dataset)(data=plan.data)
-
-
-def _open_backbone(plan: Plan) -> object:
-    from prol.backbones import open_backbone
-
-    return open_backbone(plan.backbone, device=plan.device, precision=plan.precision)
