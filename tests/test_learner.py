@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import prol
 from prol.backbones import ViT
-from prol.learner import Amount, Footprint, Learner
+from prol.learner import Amount, Footprint, Learner, whole_batch
 
 METHODS = pytest.mark.parametrize("method", ["prol", "ncm", "head_only"])
 Make = Callable[..., Learner]
@@ -21,6 +23,15 @@ Make = Callable[..., Learner]
 
 def pictures(count: int, seed: int = 0) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)
+
+
+@given(most=st.integers(1, 600), counts=st.sets(st.integers(1, 600), min_size=1))
+def test_batches_are_filled_to_few_sizes(most: int, counts: set[int]) -> None:
+    fitting = {count for count in counts if count <= most}
+    sizes = {count: whole_batch(count, most) for count in fitting}
+    assert all(count <= size <= min(most, 2 * count) for count, size in sizes.items())
+    assert all(size == count for count, size in sizes.items() if count <= 16)
+    assert len({size for size in sizes.values() if size > 16}) <= 6  # 32, 64, ... 512, and the largest
 
 
 @pytest.fixture

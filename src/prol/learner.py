@@ -28,6 +28,8 @@ State = tuple[dict[str, Tensor], dict[str, Any]]
 Mark = tuple[int, dict[str, Tensor | int], dict[str, Any]]
 """How many classes there were, tensors or lengths of tables by name, and everything else as JSON."""
 
+SMALL_BATCH = 16
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -171,9 +173,11 @@ class Learner(ABC):
             yield _filled(pixels[start : start + self.predict_batch], self._missing(count - start, count))
 
     def _missing(self, left: int, count: int) -> int:
-        """How many images fill up the last of several batches: a GPU is fast at shapes it has met before."""
-        fills = self.backbone.device.type == "cuda" and "batch_independence" not in self.exemptions()
-        return max(0, self.predict_batch - left) if fills and count > self.predict_batch else 0
+        """How many images fill up a batch of which `left` are there: a GPU is fast at shapes it has met before."""
+        if self.backbone.device.type != "cuda" or "batch_independence" in self.exemptions():
+            return 0
+        several = count > self.predict_batch
+        return max(0, (self.predict_batch if several else whole_batch(left, self.predict_batch)) - left)
 
     @torch.no_grad()
     def fixed_features(self, images: Any) -> Tensor:
@@ -345,6 +349,17 @@ class Learner(ABC):
 
     @abstractmethod
     def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None: ...
+
+
+def whole_batch(count: int, most: int) -> int:
+    """With how many images `count`, at most `most`, go through a GPU: few sizes, since each new one is compiled.
+
+    Small batches, for which somebody may be waiting, go as they are.
+
+    >>> [whole_batch(count, most=256) for count in (1, 10, 16, 17, 50, 200)]
+    [1, 10, 16, 32, 64, 256]
+    """
+    return count if count <= SMALL_BATCH else min(most, 1 << (count - 1).bit_length())
 
 
 def _filled(batch: Pixels, missing: int) -> Pixels:

@@ -14,7 +14,7 @@ from prol.experiments.paper.reproduction import render
 
 REPRODUCED = ROOT / "results" / "reproduce"
 ITEMS = sorted(folder.name for folder in REPRODUCED.iterdir() if (folder / "runs.json").is_file())
-LINKED = {"history"}
+LINKED = {"history", "appendix"}
 """Items whose tables are too long for the page."""
 _TABLE = re.compile(r"(?:^<!-- from: (\S+) -->\n)?((?:^\|.*\n)+)", re.MULTILINE)
 

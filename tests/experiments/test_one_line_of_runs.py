@@ -164,7 +164,8 @@ def test_a_table_that_can_never_be_written_is_an_error_at_the_end(
 def test_an_interrupt_of_the_preparation_ends_it(scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Plan] = []
 
-    def interrupted(plan: Plan) -> None:
+    def interrupted(plan: Plan, open_network: object) -> None:
+        del open_network
         asked.append(plan)
         raise KeyboardInterrupt
 

@@ -13,6 +13,7 @@ import pytest
 
 from experiments.reproducing import Noting, Recording, small_scale
 from prol import registry
+from prol.backbones import Backbone, open_backbone
 from prol.experiments.executors import LocalProcesses
 from prol.experiments.paper.carrying_out import run_name
 from prol.experiments.paper.item_files import Reproduced
@@ -140,6 +141,34 @@ def test_tables_are_written_again_from_files_alone(scale: Scale, tmp_path: Path)
         render(pick(["main"]), tmp_path / "nowhere")
 
 
+def test_the_appendix_is_put_together_from_items_run_at_scales_of_their_own(scale: Scale, tmp_path: Path) -> None:
+    again(["main"], scale, tmp_path)
+    with pytest.raises(ValueError, match="holds none of appendix"):
+        render(pick(["appendix"]), tmp_path)
+    again(["throughput"], replace(scale, precision="float64", picked={"PROL": {"blocks": "2"}}), tmp_path)
+    [done] = render(pick(["appendix"]), tmp_path)
+    tables = {table.name: [row.name for row in table.rows] for table in done.sheet.tables}
+    assert tables.pop("accuracy-digits") == ["PROL", "NCM"]
+    assert tables.pop("forgetting-digits") == ["PROL", "NCM"]
+    assert set(map(tuple, tables.values())) == {("PROL",)}
+    assert ("precision", "float32 on cpu, float64 on cpu", "not said; one A100 of 40 GB") in done.sheet.settings
+    assert sum(len(row["runs"]) for row in json.loads((tmp_path / "appendix/runs.json").read_text())) == 3
+
+
+def test_each_network_is_opened_once_to_find_out_what_runs_need(
+    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def counting(name: str, **where: str) -> Backbone:
+        opened.append(name)
+        return open_backbone(name, **where)
+
+    monkeypatch.setattr("prol.experiments.paper.carrying_out.open_backbone", counting)
+    reproduce(pick(["main", "ablation"]), replace(scale, picked=None), tmp_path, Noting(), Noting())
+    assert opened == [scale.backbone]
+
+
 def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
     scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +242,7 @@ def test_what_is_timed_runs_alone_and_computes_every_feature_anew(scale: Scale) 
     for item in ITEMS.values():
         for want in item.wants(scale):
             assert want.timed is not want.plan.measures.reuse_features
+            assert want.timed is (want.plan.checkpoint_every is None)
     timed = {name for name, item in ITEMS.items() if any(want.timed for want in item.wants(scale))}
     assert timed == {"throughput", "appendix", "complexity"}
 

@@ -167,3 +167,15 @@ def test_a_network_that_stays_as_it_is_is_replayed_and_learns_the_same(method: s
     assert float((replayed - plain).norm() / plain.norm()) < 0.02
     graphs = [recording.graph for recording in one._look._pass._recordings.values()]
     assert sum(graph is not None for graph in graphs) == 2  # chunks of ten, answers to fifty
+
+
+def test_answers_to_any_number_of_images_have_few_shapes() -> None:
+    one = learner(True)
+    one.boundary(list(range(10)))
+    for images, labels in chunks(4, list(range(10)), 0):
+        one.learn(images, labels)
+    images = next(chunks(1, list(range(10)), 7, size=100))[0]
+    whole = one.predict(images)
+    for count in (17, 24, 31, 32, 33, 50, 99):
+        torch.testing.assert_close(one.predict(images[:count]), whole[:count], rtol=1e-2, atol=1e-2)
+    assert {shapes[0][0][0] for shapes in one._answer._recordings} == {32, 64, 128}

@@ -80,6 +80,15 @@ def test_time_spent_before_an_interruption_is_kept(tmp_path: Path, small_vit: st
     assert [task["test_images"] for task in timing["tasks"]] == [16, 28, 40]
 
 
+def test_a_run_without_checkpoints_begins_anew_and_so_do_its_times(tmp_path: Path, small_vit: str) -> None:
+    plan = small_plan(small_vit, "prol", checkpoint_every=None)
+    folder = interrupted(plan, tmp_path / "run", 12)
+    assert not list(folder.glob("checkpoint/*"))
+    timing = json.loads(resume(folder).timing.read_text())
+    assert [task["train_images"] for task in timing["tasks"]] == [16, 12, 12]
+    assert contents(folder) == contents(start(plan, tmp_path / "whole").path)
+
+
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     tmp_path: Path, small_vit: str, whole: dict[str, Path]
 ) -> None:

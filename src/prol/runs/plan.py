@@ -32,7 +32,8 @@ class Plan:
         clock: how fast data come, where they do not wait.
         threads: of the processor; as torch chooses when None.
         workers: threads that read images ahead; half of the processors when None.
-        checkpoint_every: chunks from one checkpoint to the next; one more is made at each end of a task.
+        checkpoint_every: chunks from one checkpoint to the next; one more is made at each end of a task. With None
+            there are none, and a run that was stopped begins anew: where times count, half a run is worth nothing.
         checkpoint_share: the most of the time that checkpoints within tasks may take; until then they wait.
     """
 
@@ -58,7 +59,7 @@ class Plan:
     clock: Clock | None = None
     threads: int | None = None
     workers: int | None = None
-    checkpoint_every: int = 50
+    checkpoint_every: int | None = 50
     checkpoint_share: float = CHECKPOINT_SHARE
 
     def __post_init__(self) -> None:

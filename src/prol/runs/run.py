@@ -101,9 +101,11 @@ def _carry_out(
     run = RunInView(config, folder.path, cursor, timing, display.warn)
     with followed(run, listeners) as others:
         with log, display.showing(setup, folder.path, cursor):
-            writer = CheckpointWriter(
-                checkpoints, plan.checkpoint_every, plan.checkpoint_share, begun_with, learner, cursor, log, timing
-            )
+            writers: list[Listener] = [_into(folder, log)]
+            if plan.checkpoint_every is not None:
+                every, share = plan.checkpoint_every, plan.checkpoint_share
+                writer = CheckpointWriter(checkpoints, every, share, begun_with, learner, cursor, log, timing)
+                writers.append(_into(folder, writer))
             for note in setup.dataset.notes:
                 display.warn(note)
             events = run_stream(
@@ -116,7 +118,7 @@ def _carry_out(
                 workers=setup.config["workers"],
             )
             # Others before the checkpoint: what is behind one was told to them, what is not will be told again.
-            last = tell(events, [timing, *others, _into(folder, log), _into(folder, writer), display])
+            last = tell(events, [timing, *others, *writers, display])
             with folder.writing():
                 log.settle()
         assert isinstance(last, Finished)

@@ -90,16 +90,29 @@ def _outcome_content(outcome: Outcome) -> dict[str, Any]:
     return content | {"runs": [run.folder for run in outcome.runs]}
 
 
+def sources(folder: Path, item: Item) -> list[Path]:
+    """The files that say which runs are an item's: its own, else those of all items it is made of."""
+    own, parts = folder / item.name / OUTCOMES, [folder / part / OUTCOMES for part in item.made_of]
+    if own.is_file():
+        return [own]
+    return parts if all(part.is_file() for part in parts) else []
+
+
 def read_outcomes(folder: Path, item: Item) -> list[Outcome]:
     """What `write_item` kept of the item's runs, with their contents."""
-    file = folder / item.name / OUTCOMES
+    return [outcome for file in sources(folder, item) for outcome in _read_outcomes(folder, file)]
+
+
+def _read_outcomes(folder: Path, file: Path) -> list[Outcome]:
     try:
         rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         outcomes = [
             (Outcome(**{**row, "runs": ()}), [folder / RUNS / str(name) for name in row["runs"]]) for row in rows
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is damaged: {error}; reproduce {item.name} again, finished runs are kept") from error
+        raise ValueError(
+            f"{file} is damaged: {error}; reproduce {file.parent.name} again, finished runs are kept"
+        ) from error
     return [_with_runs(outcome, paths) for outcome, paths in outcomes]
 
 

@@ -31,11 +31,16 @@ class Want:
 
 @dataclass(frozen=True)
 class Item:
-    """A table or a figure of the paper."""
+    """A table or a figure of the paper.
+
+    Args:
+        made_of: other items whose runs together are all of its own.
+    """
 
     name: str
     about: str
     wants: Callable[[Scale], list[Want]]
+    made_of: tuple[str, ...] = ()
 
 
 def _lines(scale: Scale, lines: Iterable[Line], datasets: Sequence[str], timed: bool = False) -> list[Want]:
@@ -119,7 +124,7 @@ ITEMS = {
         Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", rows.LENGTHS)),
         Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", rows.LAYERS)),
         Item("ablation", "PROL's parts, with the rows that the paper lacks", _ablation),
-        Item("appendix", "all per-task tables", _appendix),
+        Item("appendix", "all per-task tables", _appendix, made_of=("main", "throughput")),
         Item("complexity", "time against the number of images, and time of a chunk against the task", _complexity),
     )
 }

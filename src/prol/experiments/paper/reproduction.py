@@ -9,7 +9,7 @@ from pathlib import Path
 from prol.artifacts.folders import require_folder
 from prol.experiments.executors import Executor, OneByOne
 from prol.experiments.paper.carrying_out import Grid, Say
-from prol.experiments.paper.item_files import OUTCOMES, RUNS, Reproduced, read_outcomes, write_item
+from prol.experiments.paper.item_files import RUNS, Reproduced, read_outcomes, sources, write_item
 from prol.experiments.paper.items import Item, Want
 from prol.experiments.paper.scale import Scale
 from prol.runs.display import Silent
@@ -103,10 +103,14 @@ class _Pages:
 
 
 def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
-    """The tables and figures once more, from the files of an earlier reproduction alone."""
+    """The tables and figures once more, from the files of an earlier reproduction alone.
+
+    An item that was never asked for is put together from those it is made of, where all of them are there: each may
+    have been run at a scale of its own.
+    """
     folder = Path(out)
     require_folder(folder, "the --out of a reproduction")
-    there = [item for item in items if (folder / item.name / OUTCOMES).is_file()]
+    there = [item for item in items if sources(folder, item)]
     if not there:
         raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
     return [write_item(item, read_outcomes(folder, item), folder) for item in there]

@@ -78,7 +78,7 @@ class Scale:
         """A run as asked for; of its seeds only the first is set."""
         rate = self.rates.get(dataset, {}).get(method)
         own = {} if rate is None else {"lr": rate}
-        return Plan(
+        plan = Plan(
             method=method,
             dataset=dataset,
             options=own | dict(self.options.get(method, {})) | dict(options) | self._asked(row, method),
@@ -95,6 +95,7 @@ class Scale:
             threads=self.threads,
             workers=self.workers,
         )
+        return replace(plan, checkpoint_every=None) if timed else plan
 
     def takes(self, row: str, method: str) -> bool:
         """Whether a row is to be run."""
