@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from docs.pages import DOCS, ROOT
+from prol.experiments.paper.item_files import sources
 from prol.experiments.paper.items import pick
 from prol.experiments.paper.reproduction import render
 
 REPRODUCED = ROOT / "results" / "reproduce"
-ITEMS = sorted(folder.name for folder in REPRODUCED.iterdir() if (folder / "runs.json").is_file())
+ITEMS = sorted(folder.name for folder in REPRODUCED.iterdir() if (folder / "table.md").is_file())
 LINKED = {"history", "appendix"}
 """Items whose tables are too long for the page."""
 _TABLE = re.compile(r"(?:^<!-- from: (\S+) -->\n)?((?:^\|.*\n)+)", re.MULTILINE)
@@ -37,9 +38,11 @@ def test_every_table_of_the_page_is_one_of_its_files() -> None:
 @pytest.mark.parametrize("item", ITEMS)
 def test_tables_are_what_the_runs_say(item: str, tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to(REPRODUCED / "runs")
-    (tmp_path / item).mkdir()
-    shutil.copy(REPRODUCED / item / "runs.json", tmp_path / item)
-    [done] = render(pick([item]), tmp_path)
+    [asked] = pick([item])
+    for source in sources(REPRODUCED, asked):
+        (tmp_path / source.parent.name).mkdir()
+        shutil.copy(source, tmp_path / source.parent.name)
+    [done] = render([asked], tmp_path)
     assert not done.missing
     for name in ("table.md", "table.csv", "table.json"):
         assert (done.folder / name).read_text(encoding="utf-8") == (REPRODUCED / item / name).read_text(

@@ -152,7 +152,18 @@ def test_the_appendix_is_put_together_from_items_run_at_scales_of_their_own(scal
     assert tables.pop("forgetting-digits") == ["PROL", "NCM"]
     assert set(map(tuple, tables.values())) == {("PROL",)}
     assert ("precision", "float32 on cpu, float64 on cpu", "not said; one A100 of 40 GB") in done.sheet.settings
-    assert sum(len(row["runs"]) for row in json.loads((tmp_path / "appendix/runs.json").read_text())) == 3
+    again(["main"], replace(scale, picked={"ncm": {}}), tmp_path)
+    [later] = render(pick(["appendix"]), tmp_path)  # what it is made of was written again
+    assert [row.name for row in later.sheet.tables[0].rows] == ["NCM"]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_items_made_of_others_want_what_those_want(name: str) -> None:
+    scale = read_scale(name)
+    for item in ITEMS.values():
+        if item.made_of:
+            assert item.wants(scale) == [want for part in item.made_of for want in ITEMS[part].wants(scale)]
+    assert ITEMS["appendix"].made_of == ("main", "throughput")
 
 
 def test_each_network_is_opened_once_to_find_out_what_runs_need(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import prol
-from prol.backbones import ViT, open_backbone
+from prol.backbones import ViT, evaluation_input, open_backbone
 from prol.backbones.acceleration import Acceleration
 from prol.learner import Learner
 from prol.methods.prol import PROL
@@ -179,3 +179,34 @@ def test_answers_to_any_number_of_images_have_few_shapes() -> None:
     for count in (17, 24, 31, 32, 33, 50, 99):
         torch.testing.assert_close(one.predict(images[:count]), whole[:count], rtol=1e-2, atol=1e-2)
     assert {shapes[0][0][0] for shapes in one._answer._recordings} == {32, 64, 128}
+
+
+@pytest.mark.parametrize("method", sorted(FROZEN.keys() - {"prol_plus"}))  # whose network moves
+def test_features_of_many_batches_are_each_batchs_own(method: str) -> None:
+    """Five replays of one graph, whose results are looked at when all are over."""
+    one: Any = prol.create(method, backbone(captured=True), **FROZEN[method])
+    one.predict_batch = 20
+    images = next(chunks(1, list(range(10)), 3, size=200))[0]
+    plain = torch.cat([one._look._pass.function(one_input(one, images[i : i + 20]))["seen"] for i in range(0, 200, 20)])
+    torch.testing.assert_close(one.fixed_features(images), plain, rtol=1e-3, atol=1e-3)
+
+
+def one_input(one: Learner, images: Any) -> torch.Tensor:
+    pixels = one.backbone.read(images)
+    return evaluation_input(pixels, one.preprocessing, one.backbone.device, one.backbone.dtype)
+
+
+def test_prol_plus_answers_by_the_network_as_it_is_while_it_is_tuned_and_after_a_state_was_loaded() -> None:
+    """A graph that is recorded during the tuning reads what the next step changes, and what a state puts there."""
+    one: Any = prol.create("prol_plus", backbone(captured=True), adapt_steps=12, penalty=1.0)
+    images = next(chunks(1, list(range(10)), 7, size=20))[0]
+    states = []
+    for seen, labels in chunks(16, list(range(10)), 0):
+        one.learn(seen, labels)
+        looked = one._look(one_input(one, images))
+        torch.testing.assert_close(looked, one.tuning.seen(one_input(one, images)), rtol=1e-3, atol=1e-3)
+        states.append((one.state(), one.predict(images)))
+    assert any(recording.graph is not None for recording in one._look._pass._recordings.values())
+    for (tensors, meta), scores in (states[5], states[15], states[8]):
+        one.load_state(tensors, meta)
+        torch.testing.assert_close(one.predict(images), scores, rtol=1e-2, atol=1e-2)

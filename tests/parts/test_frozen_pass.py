@@ -1,69 +1,64 @@
-"""A frozen network's pass gives what its steps give one by one. Graphs are looked at in `tests/gpu`."""
+"""A pass through a frozen network gives what the network gives, to keep. Graphs are looked at in `tests/gpu`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import gc
+import weakref
 
-import numpy as np
+import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from torch import Tensor
 
-from prol.backbones import evaluation_input, open_backbone
+import prol
+from prol.backbones import ViT
 from prol.parts.frozen_pass import FrozenPass
-from prol.parts.inputs import training_input
-
-BACKBONE = open_backbone("vit_tiny_patch16_224@random", device="cpu")
-HOW = BACKBONE.preprocessing
 
 
-def images(count: int, seed: int, side: int = 40) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).integers(0, 256, (count, 3, side, side), dtype=np.uint8))
+def inputs(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
 
 
-def test_what_is_evaluated_is_not_augmented() -> None:
-    pixels = images(3, seed=0)
-    expected = BACKBONE.features(evaluation_input(pixels, HOW, BACKBONE.device, BACKBONE.dtype))
-    assert torch.equal(FrozenPass(BACKBONE, BACKBONE.features).evaluation(pixels, HOW), expected)
+def test_it_is_the_networks_pass_without_gradients(tiny: ViT) -> None:
+    network = tiny.fork("norms")
+    images = inputs(3)
+    seen = FrozenPass(network.features, captured=True)(images)
+    assert network.features(images).requires_grad
+    assert not seen.requires_grad
+    assert torch.equal(seen, network.features(images))
 
 
-def test_what_is_learnt_is_augmented_as_the_numbers_say() -> None:
-    pixels, look = images(3, seed=1), FrozenPass(BACKBONE, BACKBONE.features)
-    inputs = training_input(pixels, HOW, BACKBONE, "crop_flip", torch.Generator().manual_seed(5))
-    found = look.training(pixels, HOW, "crop_flip", torch.Generator().manual_seed(5))
-    assert torch.equal(found, BACKBONE.features(inputs))
-    assert not torch.equal(found, look.training(pixels, HOW, "crop_flip", torch.Generator().manual_seed(6)))
+def test_what_one_pass_gave_stays_when_others_follow() -> None:
+    place = torch.zeros(2, 3)
+    look = FrozenPass(lambda images: place.copy_(images.mean((2, 3))), captured=False)  # as a graph does
+    first = look(inputs(2))
+    kept = first.clone()
+    look(inputs(2, seed=1))
+    assert torch.equal(first, kept)
 
 
-def test_no_pass_leaves_a_gradient_behind() -> None:
-    network = BACKBONE.fork("norms")
-    assert network.trained()
-    assert not FrozenPass(BACKBONE, network.features).evaluation(images(2, seed=2), HOW).requires_grad
-
-
-def test_a_network_that_changes_in_place_is_seen_as_it_is() -> None:
-    network, pixels = BACKBONE.fork("norms"), images(2, seed=3)
-    look = FrozenPass(BACKBONE, network.features)
-    before = look.evaluation(pixels, HOW)
+def test_a_network_that_changes_in_place_is_seen_as_it_is(tiny: ViT) -> None:
+    network, images = tiny.fork("norms"), inputs(2)
+    look = FrozenPass(network.features, captured=True)
+    before = look(images)
     with torch.no_grad():
         for parameter in network.trained().values():
             parameter.mul_(0.5)
-    after = look.evaluation(pixels, HOW)
-    assert not torch.allclose(before, after)
-    assert torch.equal(after, network.features(evaluation_input(pixels, HOW, BACKBONE.device, BACKBONE.dtype)))
+    assert not torch.allclose(look(images), before)
+    assert torch.equal(look(images), network.features(images))
 
 
-def test_another_input_is_made_where_it_is_asked_for() -> None:
-    pixels, look = images(2, seed=4), FrozenPass(BACKBONE, BACKBONE.features)
-    whole, part = (look.evaluation(pixels, replace(HOW, crop_pct=share)) for share in (1.0, 0.5))
-    assert not torch.allclose(whole, part)
-    assert torch.equal(look.evaluation(pixels, replace(HOW, crop_pct=1.0)), whole)
-
-
-@given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4))
-def test_what_one_pass_gave_stays_when_others_follow(sizes: list[int]) -> None:
-    look = FrozenPass(BACKBONE, lambda inputs: inputs.mean((2, 3)))
-    given_out = [look.evaluation(images(size, seed), HOW) for seed, size in enumerate(sizes)]
-    kept = [seen.clone() for seen in given_out]
-    look.evaluation(images(sizes[0], seed=99), HOW)
-    assert all(torch.equal(now, then) for now, then in zip(given_out, kept, strict=True))
+@pytest.mark.parametrize("method", ["ncm", "slda", "ranpac", "randumb", "foal", "prol_plus"])
+def test_a_learner_goes_with_its_last_use(tiny: ViT, method: str) -> None:
+    """Not when somebody collects cycles: a service drops one copy after another, each as large as its sums."""
+    options = {"features": 8} if method in ("ranpac", "randumb", "foal") else {}
+    learner = prol.create(method, tiny, **options)
+    images = torch.randint(256, (4, 16, 16, 3), dtype=torch.uint8).numpy()
+    learner.learn(images, [0, 1, 0, 1])
+    learner.predict(images)
+    gone = weakref.ref(learner)
+    gc.disable()
+    try:
+        del learner
+        assert gone() is None
+    finally:
+        gc.enable()

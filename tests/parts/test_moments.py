@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from largest import Largest, homes
 
-from prol.parts.moments import BLOCK, Moments, Totals, TwinMoments
+from prol.parts.moments import BLOCK, COMPARED, Moments, Totals, TwinMoments
 
 CPU = torch.device("cpu")
 FEATURES = torch.randn(23, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -34,6 +34,16 @@ def test_totals_are_products_and_sums() -> None:
     torch.testing.assert_close(found.sums[2], FEATURES[ROWS == 2].sum(0))
     assert found.counts.tolist() == [8, 6, 6, 3, 0]
     assert not found.sums[4].any()
+
+
+def test_a_chunk_of_any_length_is_taken_in_without_comparing_each_sample_with_all_others() -> None:
+    random = torch.Generator().manual_seed(2)
+    features = torch.randn(3 * COMPARED + 7, 6, generator=random, dtype=torch.float64)
+    rows, moments = torch.randint(4, (len(features),), generator=random), make()
+    with Largest(homes([features, *moments.fit.tensors().values()])) as largest:
+        moments.add(features, rows)
+    assert 0 < largest.numbers <= COMPARED**2
+    close(moments.fit.totals(), Totals.of(features, rows, 4), tolerance=1e-9)
 
 
 @given(cuts=st.sets(st.integers(1, 22), max_size=9), order=st.permutations(range(23)), twin=st.booleans())

@@ -72,7 +72,7 @@ def reproduce(
     """Run the paper's tables and figures again, and set them beside what it prints.
 
     Finished runs are kept and stopped ones go on: the same command takes up a stopped reproduction. What is timed runs
-    alone on this machine, whatever the executor.
+    alone on this machine, whatever the executor, and begins anew if it was stopped.
     """
     from prol.backbones import pick_device
     from prol.cli.terminal import output

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, Pixels, Staged, ViT, evaluation_input
+from prol.backbones import Backbone, Pixels, ViT, evaluation_input
 from prol.class_rows import AGAINST_IT, KEPT_ROW, TASK_HEADS, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
@@ -89,7 +89,7 @@ class ConvPrompt(SteppedLearner):
         vit = require_vit(self.name, backbone, o.blocks)
         self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
         self.working = vit.fork("norms")
-        self._look = FrozenPass(vit, vit.features)
+        self._look = FrozenPass(vit.features, vit.acceleration.captured)
         self.source = ConvPrompts(width, vit.heads, o.blocks, o.length, self.random, device, dtype)
         self.heads = TaskHeads(width, device, dtype)
         # What auto looks at; without it the tables stay empty.
@@ -122,7 +122,7 @@ class ConvPrompt(SteppedLearner):
         staged = Kept(self._staged(pixels))
         self._step(staged, rows)
         if self.options.generators == "auto":
-            self._look_at(staged.made, rows)
+            self._look_at(self._rendered(*staged.made), rows)
 
     def _layout(self) -> tuple[Hashable, ...]:
         return (*super()._layout(), self.source.keys.count, self.adam.moves)
@@ -149,9 +149,9 @@ class ConvPrompt(SteppedLearner):
         return parts | {f"norm.{name}": Part(p.data, p) for name, p in self.working.trained().items()}
 
     @torch.no_grad()
-    def _look_at(self, staged: Staged, rows: Tensor) -> None:
+    def _look_at(self, inputs: Tensor, rows: Tensor) -> None:
         """Keeps class means of the untouched network's features, and adds the task's generators when it is time."""
-        self.sums.rows.index_add_(0, rows, self._look(staged, self.preprocessing).double())
+        self.sums.rows.index_add_(0, rows, self._look(inputs).double())
         self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
         if self.clock.number > 0 and self.clock.steps == self.options.auto_chunks:
             most, first_row = self.options.scheduled(0), self.clock.first_row

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels, ViT
+from prol.backbones import Augment, Backbone, InputRange, Pixels, ViT, evaluation_input
 from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
 from prol.parts.frozen_pass import FrozenPass
-from prol.parts.inputs import require_not_augmented, require_nothing_drawn
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.random_features import own_generator, sigmoid_features, uniform
 from prol.parts.rows import RowTable
 from prol.parts.solvers import SolvedHead, recursive_least_squares, ridge_from_sums, sums_of_ridge
@@ -41,6 +42,13 @@ class FOALOptions:
             raise ValueError(f"ridge must be a finite number above 0, got {self.ridge}")
 
 
+def mean_class_token(network: ViT, inputs: Tensor) -> Tensor:
+    """Mean over the blocks of the class token, then the final LayerNorm: `[B, D]`."""
+    # The last block's class token is no tap: there only its own row is computed.
+    encoded = network.encode(network.embed(inputs), taps=range(network.depth - 1))
+    return network.final_norm(torch.stack([*encoded.class_taps, encoded.class_token]).mean(0))
+
+
 class FOAL(Learner):
     """Keeps R = (G + λI)⁻¹ and the weights up to date: after every chunk they are the ridge solution of the stream.
 
@@ -60,7 +68,7 @@ class FOAL(Learner):
         if not isinstance(backbone, ViT):
             raise ValueError(f"method foal needs a ViT as backbone, got {type(backbone).__name__}")
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
-        self._look = FrozenPass(backbone, self._features)
+        self._look = FrozenPass(partial(mean_class_token, backbone), backbone.acceleration.captured)
         # float64 throughout: R is changed at every step, and its rounding errors add up.
         self.inverse = torch.eye(options.features, device=backbone.device, dtype=torch.float64) / options.ridge
         self.weight = RowTable((options.features,), backbone.device, torch.float64)
@@ -79,21 +87,14 @@ class FOAL(Learner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        features = self._look.training(pixels, self.preprocessing, self.options.augment, self.random)
-        embedded = sigmoid_features(features, self.map).double()
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        embedded = sigmoid_features(self._look(inputs), self.map).double()
         targets = F.one_hot(rows, len(self.classes)).double()
         recursive_least_squares(self.inverse, self.weight.rows, embedded, targets)
         self.counts.rows.add_(targets.sum(0))
 
-    def _features(self, inputs: Tensor) -> Tensor:
-        """Mean over the blocks of the class token, then the final LayerNorm: `[B, D]`."""
-        backbone = self.backbone
-        # The last block's class token is no tap: there only its own row is computed.
-        encoded = backbone.encode(backbone.embed(inputs), taps=range(backbone.depth - 1))
-        return backbone.final_norm(torch.stack([*encoded.class_taps, encoded.class_token]).mean(0))
-
     def _fixed(self, pixels: Pixels) -> Tensor:
-        return self._look.evaluation(pixels, self.preprocessing)
+        return self._look(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         embedded = sigmoid_features(self._fixed(pixels) if fixed is None else fixed, self.map)

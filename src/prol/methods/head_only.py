@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import AGAINST_IT, AUGMENTED, AVERAGED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
@@ -66,7 +66,7 @@ class HeadOnly(SteppedLearner):
     def __init__(self, backbone: Backbone, options: HeadOnlyOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
-        self._look = FrozenPass(backbone, backbone.features)
+        self._look = FrozenPass(backbone.features, backbone.acceleration.captured)
         self.weight = RowTable((backbone.width,), backbone.device, backbone.dtype)
         self.bias = RowTable((), backbone.device, backbone.dtype)
         self.adam = Adam(backbone.device)
@@ -105,7 +105,7 @@ class HeadOnly(SteppedLearner):
         return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        return self._look.evaluation(pixels, self.preprocessing)
+        return self._look(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return F.linear(self._fixed(pixels) if fixed is None else fixed, self.weight.rows, self.bias.rows)

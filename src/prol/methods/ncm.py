@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import sums_of
 from prol.parts.frozen_pass import FrozenPass
-from prol.parts.inputs import require_not_augmented, require_nothing_drawn
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.rows import RowTable
 from prol.parts.similarity import cosine_to_all
 from prol.sums import Sums
@@ -46,7 +46,7 @@ class NCM(Learner):
     def __init__(self, backbone: Backbone, options: NCMOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
-        self._look = FrozenPass(backbone, backbone.features)
+        self._look = FrozenPass(backbone.features, backbone.acceleration.captured)
         # Sums in float64, so that a long stream does not round a class's late samples away.
         self.sums = RowTable((backbone.width,), backbone.device, torch.float64)
         self.counts = RowTable((), backbone.device, torch.float64)
@@ -58,12 +58,13 @@ class NCM(Learner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        features = self._look.training(pixels, self.preprocessing, self.options.augment, self.random).double()
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        features = self._look(inputs).double()
         self.sums.rows.index_add_(0, rows, features)
         self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        return self._look.evaluation(pixels, self.preprocessing)
+        return self._look(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         features = (self._fixed(pixels) if fixed is None else fixed).double()

@@ -58,12 +58,16 @@ class FirstBlocks(FirstTask):
         encoded = network.encode(network.embed(inputs), taps=last_blocks(network, self.blocks))
         return encoded.feature, block_features(encoded)
 
+    def seen(self, inputs: Tensor) -> Tensor:
+        """Features of blocks `[B, L]` alone."""
+        return self.look(inputs)[1].float()
+
     def step_and_look(self, inputs: Tensor, rows: Tensor, steps: int, rate: float) -> tuple[Tensor, Tensor, float]:
         """One step: features of blocks before and after it `[B, L]`, and the loss. If it ruins them, it is undone."""
         tensors, meta = self.state()
         kept = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         before, loss = self.step(inputs, rows, steps, rate)
-        before, after = before.float(), self.look(inputs)[1].float()
+        before, after = before.float(), self.seen(inputs)
         if not (usable(before) and usable(after)):
             self.load_state(kept, meta)
             require_usable(before)
@@ -99,7 +103,7 @@ class PROLPlus(TaskLearner):
         self.tuning = FirstBlocks(backbone, o.adapt_lr, w.blocks)
         if o.adapt_steps == 0:
             self.tuning.end()
-        self._look = FrozenPass(backbone, self._blocks)
+        self._look = FrozenPass(self.tuning.seen, backbone.acceleration.captured)
         self.scale: Scale | None = None
         self.moments = Moments(w.all, backbone.device, torch.float32, w.stripe)
         self.own = OwnCovariances(w.own, w.own_room, backbone.device, torch.float32) if w.own else None
@@ -134,13 +138,13 @@ class PROLPlus(TaskLearner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         o, told = self.options, {}
         if self.tuning.over:
-            blocks = self._look.evaluation(pixels, self.preprocessing)
+            blocks = self._look(inputs)
             require_usable(blocks)
             self._take_in(blocks, rows)
         else:
-            inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
             rate = o.adapt_lr * (1 + math.cos(math.pi * self.clock.steps / o.adapt_steps)) / 2
             blocks, moved, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
             taken = self._take_in(blocks, rows)
@@ -152,10 +156,6 @@ class PROLPlus(TaskLearner):
         self.clock.steps += 1
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
             self.tuning.end()
-
-    def _blocks(self, inputs: Tensor) -> Tensor:
-        """What the tuned network's last blocks make of its inputs, `[B, L]`."""
-        return self.tuning.look(inputs)[1].float()
 
     def _take_in(self, blocks: Tensor, rows: Tensor) -> Tensor:
         """Adds up features of blocks `[B, L]`; all features that were made of them `[B, L + M]`."""
@@ -209,7 +209,10 @@ class PROLPlus(TaskLearner):
 
     def _shared(self, pixels: Pixels) -> Tensor | None:
         """Features of blocks at one scale `[B, L]`, once there is one."""
-        return None if self.scale is None else self.scale.apply(self._look.evaluation(pixels, self.preprocessing))
+        if self.scale is None:
+            return None
+        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        return self.scale.apply(self._look(inputs))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         linear = self._shared(pixels) if fixed is None else fixed

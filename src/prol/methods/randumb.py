@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
@@ -18,7 +18,7 @@ from prol.methods.in_tasks import TaskLearner
 from prol.parts.familiarity import WIDEST, LatestDistance
 from prol.parts.feature_store import MERGING, Memory, Recollection, merged_meta, require_memory
 from prol.parts.frozen_pass import FrozenPass
-from prol.parts.inputs import require_not_augmented, require_nothing_drawn
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.packing import packed, unpacked
 from prol.parts.random_features import fourier_features, gamma_by_variance, normal, own_generator, uniform
 from prol.parts.solvers import SolvedHead, lda
@@ -74,7 +74,7 @@ class RanDumb(TaskLearner):
         super().__init__(backbone, options, seed)
         o = options
         self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
-        self._look = FrozenPass(backbone, backbone.features)
+        self._look = FrozenPass(backbone.features, backbone.acceleration.captured)
         self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
         self.recollection = Recollection(
             o.memory,
@@ -106,7 +106,8 @@ class RanDumb(TaskLearner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        features = self._look.training(pixels, self.preprocessing, self.options.augment, self.random)
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        features = self._look(inputs)
         if self.gamma is None:  # for ever: statistics under another gamma could not be added to these
             self.gamma = gamma_by_variance(features)
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier answers
@@ -119,7 +120,7 @@ class RanDumb(TaskLearner):
         return fourier_features(features, self.weight, self.phase, 1.0 if self.gamma is None else self.gamma)
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        return self._look.evaluation(pixels, self.preprocessing)
+        return self._look(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._embed(self._fixed(pixels) if fixed is None else fixed))

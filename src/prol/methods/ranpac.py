@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
@@ -97,7 +97,7 @@ class RanPAC(TaskLearner):
         if self.first_task is not None:  # what is said of the class holds for a network that does not change
             self.fixed = "nothing"  # type: ignore[misc]
             self.can_diverge = True  # type: ignore[misc]
-        self._look = FrozenPass(backbone, self._network().features)
+        self._look = FrozenPass(self._network().features, backbone.acceleration.captured)
         self._draw(seed)
         self.strength = None if o.ridge == "auto" else o.ridge
         self._solved: SolvedHead | None = None
@@ -129,11 +129,10 @@ class RanPAC(TaskLearner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        o = self.options
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         if self.first_task is None or self.first_task.over:
-            features, self._last = self._look.training(pixels, self.preprocessing, o.augment, self.random), {}
+            features, self._last = self._look(inputs), {}
         else:
-            inputs = training_input(pixels, self.preprocessing, self.backbone, o.augment, self.random)
             features, loss = self.first_task.step(inputs, rows, self.clock.steps)
             self._last = {"adapt": loss}
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier answers
@@ -150,7 +149,7 @@ class RanPAC(TaskLearner):
         return features if self.weight is None else relu_features(features, self.weight)
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        return self._look.evaluation(pixels, self.preprocessing)
+        return self._look(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
     def _shared(self, pixels: Pixels) -> Tensor:
         return self._fixed(pixels)

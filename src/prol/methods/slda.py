@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels
+from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import AUGMENTED, Contents
 from prol.labels import Label
 from prol.learner import Amount, Footprint, Learner, State
 from prol.parts.class_removal import moments_contents, require_left_over
 from prol.parts.familiarity import LatestDistance
 from prol.parts.frozen_pass import FrozenPass
-from prol.parts.inputs import require_not_augmented, require_nothing_drawn
+from prol.parts.inputs import require_not_augmented, require_nothing_drawn, training_input
 from prol.parts.moments import Moments
 from prol.parts.solvers import SolvedHead, lda
 from prol.sums import Sums
@@ -52,7 +52,7 @@ class SLDA(Learner):
     def __init__(self, backbone: Backbone, options: SLDAOptions, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
         self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
-        self._look = FrozenPass(backbone, backbone.features)
+        self._look = FrozenPass(backbone.features, backbone.acceleration.captured)
         self.moments = Moments(backbone.width, backbone.device, torch.float64)
         self._solved: SolvedHead | None = None
         self._distance = LatestDistance()
@@ -64,11 +64,12 @@ class SLDA(Learner):
 
     @torch.no_grad()
     def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        self.moments.add(self._look.training(pixels, self.preprocessing, self.options.augment, self.random), rows)
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        self.moments.add(self._look(inputs), rows)
         self._solved = None
 
     def _fixed(self, pixels: Pixels) -> Tensor:
-        return self._look.evaluation(pixels, self.preprocessing)
+        return self._look(evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype))
 
     def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
         return self._head().scores(self._fixed(pixels) if fixed is None else fixed)

@@ -40,8 +40,8 @@ class Captured:
     Outputs of a replay are overwritten by the next one of the same shapes.
     """
 
-    def __init__(self, function: Function, enabled: bool) -> None:
-        self.function, self.enabled = function, enabled
+    def __init__(self, function: Function, enabled: bool, most: int = MOST_GRAPHS) -> None:
+        self.function, self.enabled, self.most = function, enabled, most
         self._layout: Hashable = None
         self._recordings: dict[Shapes, _Recording] = {}
         self._stream: torch.cuda.Stream | None = None
@@ -79,7 +79,7 @@ class Captured:
 
     def _may_record(self) -> bool:
         """Rare shapes must not push out each other's recordings all the time."""
-        return sum(recording.graph is not None for recording in self._recordings.values()) < MOST_GRAPHS
+        return sum(recording.graph is not None for recording in self._recordings.values()) < self.most
 
     def _run_here(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
         try:

@@ -14,6 +14,8 @@ from prol.parts.prototypes import classmates
 from prol.parts.rows import RowTable
 
 BLOCK = 1024
+COMPARED = 128
+"""Samples of which each is compared with all others."""
 HELD_OUT_EVERY = 5
 
 
@@ -60,9 +62,10 @@ class Moments:
         for block in self.blocks:
             height, end = block.shape
             block.addmm_(x[:, end - height : end].T, x[:, :end], alpha=times)
-        mates, first = classmates(rows)
-        self.sums.add(rows, times * (mates.to(x) @ x), first)
-        self.counts.add(rows, times * mates.sum(1), first)
+        for some, of in zip(torch.split(x, COMPARED), torch.split(rows, COMPARED), strict=True):
+            mates, first = classmates(of)
+            self.sums.add(of, times * (mates.to(x) @ some), first)
+            self.counts.add(of, times * mates.sum(1), first)
 
     def shift(self, step: Tensor) -> None:
         """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""

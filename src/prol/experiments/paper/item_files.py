@@ -74,8 +74,15 @@ def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reprodu
     """Writes everything that belongs into the item's folder."""
     place = folder / item.name
     place.mkdir(parents=True, exist_ok=True)
-    sheet = make_sheet(item.name, outcomes)
     write_json(place / OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
+    return write_tables(item, outcomes, folder)
+
+
+def write_tables(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
+    """Writes all that can be made again from its runs and the list of them."""
+    place = folder / item.name
+    place.mkdir(parents=True, exist_ok=True)
+    sheet = make_sheet(item.name, outcomes)
     write_json(place / f"{_TABLE}.json", asdict(sheet))
     _write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
     page = sheet_markdown(sheet)

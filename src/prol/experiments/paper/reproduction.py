@@ -9,7 +9,7 @@ from pathlib import Path
 from prol.artifacts.folders import require_folder
 from prol.experiments.executors import Executor, OneByOne
 from prol.experiments.paper.carrying_out import Grid, Say
-from prol.experiments.paper.item_files import RUNS, Reproduced, read_outcomes, sources, write_item
+from prol.experiments.paper.item_files import RUNS, Reproduced, read_outcomes, sources, write_item, write_tables
 from prol.experiments.paper.items import Item, Want
 from prol.experiments.paper.scale import Scale
 from prol.runs.display import Silent
@@ -26,9 +26,9 @@ def reproduce(
 ) -> list[Reproduced]:
     """Runs what the items need and writes `OUT/ITEM/` for each: runs.json, table.md, table.csv, table.json, figures.
 
-    Runs lie in `OUT/runs`, named by what they are: finished ones are kept and stopped ones go on. What cannot be run is
-    said in the table and does not stop the rest. An item is written when the last of its runs is over; where all is
-    interrupted, items that have any get a table of what is finished.
+    Runs lie in `OUT/runs`, named by what they are: finished ones are kept and stopped ones go on, but those that are
+    timed begin anew. What cannot be run is said in the table and does not stop the rest. An item is written when the
+    last of its runs is over; where all is interrupted, items that have any get a table of what is finished.
 
     Args:
         executor: carries out runs whose time does not count; one after another by default.
@@ -113,7 +113,7 @@ def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
     there = [item for item in items if sources(folder, item)]
     if not there:
         raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
-    return [write_item(item, read_outcomes(folder, item), folder) for item in there]
+    return [write_tables(item, read_outcomes(folder, item), folder) for item in there]
 
 
 def _say_nothing(line: str) -> None:
