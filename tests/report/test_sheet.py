@@ -46,6 +46,17 @@ def line_of(page: str, start: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+def test_columns_may_have_digits_of_their_own() -> None:
+    pairs = (Pair(Spread.of([1.23456]), 1.0), Pair(Spread.of([2345.678]), 80.0))
+    table = SheetTable("t", "T", "tab:t", ("M", "images/s"), (SheetRow("PROL", pairs),), digits=(3, 1))
+    for wanted, digits in (
+        (["1.235", "1.000", "+0.235", "2345.7", "80.0", "+2265.7"], (3, 1)),
+        (["1", "1", "+0", "2346", "80", "+2266"], 0),
+    ):
+        page = sheet_markdown(Sheet("throughput", "about", (), (replace(table, digits=digits),)))
+        assert line_of(page, "PROL")[1:] == wanted
+
+
 def test_ours_stand_beside_the_papers_with_deviation_and_difference() -> None:
     runs = [run("cub200", 0, (90.0, 70.0)), run("cub200", 1, (94.0, 74.0))]
     page = sheet_markdown(make_sheet("main", [outcome("PROL", "PROL", *runs)]))

@@ -70,7 +70,7 @@ class SheetTable:
         label: of the paper's table that stands beside it; empty where there is none.
         columns: their titles.
         x: the columns as numbers, for a figure of lines; empty otherwise.
-        digits: behind the point.
+        digits: behind the point, in all columns or in each.
         fit: what the slope and the intercept of the rows' fits are in words.
     """
 
@@ -80,13 +80,16 @@ class SheetTable:
     columns: tuple[str, ...]
     rows: tuple[SheetRow, ...]
     row_title: str = "method"
-    digits: int = 2
+    digits: int | tuple[int, ...] = 2
     figure: Figure | None = None
     x: tuple[float, ...] = ()
     x_title: str = ""
     y_title: str = ""
     fit: str = ""
     notes: tuple[str, ...] = ()
+
+    def columns_digits(self) -> tuple[int, ...]:
+        return self.digits if isinstance(self.digits, tuple) else (self.digits,) * len(self.columns)
 
 
 @dataclass(frozen=True)

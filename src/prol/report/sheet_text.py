@@ -66,7 +66,7 @@ def _side_by_side(table: SheetTable) -> list[list[str]]:
     head = [table.row_title, *(title for column in table.columns for title in (column, *beside))]
     shown = 1 + len(beside)
     rows = [
-        [row.name, *(text for pair in row.pairs for text in _texts(pair, table.digits)[:shown]), *_ending(table, row)]
+        [row.name, *(text for texts in _row_texts(table, row) for text in texts[:shown]), *_ending(table, row)]
         for row in table.rows
     ]
     return [[*head, *_ending_titles(table)], *rows]
@@ -76,7 +76,7 @@ def _stacked(table: SheetTable) -> list[list[str]]:
     kinds = ["ours", "paper", "difference"] if _has_paper(table) else ["ours"]
     lines = [[table.row_title, "", *table.columns, *_ending_titles(table)]]
     for row in table.rows:
-        texts = [_texts(pair, table.digits) for pair in row.pairs]
+        texts = _row_texts(table, row)
         for number, kind in enumerate(kinds):
             if kind != "ours" and all(text[number] == _NOTHING for text in texts):
                 continue
@@ -96,6 +96,11 @@ def _ending(table: SheetTable, row: SheetRow) -> list[str]:
         fit = row.fit
         fits = [_NOTHING] * 3 if fit is None else [f"{fit.slope:.3g}", f"{fit.intercept:.3g}", f"{fit.r_squared:.4f}"]
     return fits + ([row.remark] if any(one.remark for one in table.rows) else [])
+
+
+def _row_texts(table: SheetTable, row: SheetRow) -> list[list[str]]:
+    """Ours, the paper's and the difference, for each column."""
+    return [_texts(pair, digits) for pair, digits in zip(row.pairs, table.columns_digits(), strict=True)]
 
 
 def _texts(pair: Pair, digits: int) -> list[str]:

@@ -64,7 +64,7 @@ def throughput_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
         label=printed.label,
         columns=tuple(title for title, _, _ in columns),
         rows=rows,
-        digits=3,
+        digits=(3, 2, 2, 2),
         notes=(*_meaning(timed), *_conventions(timed)),
     )
     return [summary, *per_task_time_tables(timed)]
