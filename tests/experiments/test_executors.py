@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from prol.experiments.executors import LocalProcesses, OneByOne
-from prol.runs import RunFolder
+from prol.experiments.one_run import within
+from prol.runs import Plan, RunFolder, start
 from prol.runs.display import Silent
 from runs.small_runs import contents, small_plan
 
@@ -38,6 +41,28 @@ def test_a_run_whose_process_dies_too_often_is_given_up(tmp_path: Path, small_vi
     runs = {tmp_path / "run": small_plan(small_vit, "prol", chunk=1, workers=1)}
     assert dict(LocalProcesses(1, retries=0).settle(runs, hear)) == {tmp_path / "run": "its process ended with code -9"}
     assert RunFolder(tmp_path / "run").status() == "unfinished"
+
+
+def test_a_run_has_its_share_of_the_processors_unless_it_says_or_has_begun(tmp_path: Path, small_vit: str) -> None:
+    plan, free = Plan("ncm", "digits"), tmp_path / "free"
+    assert (within(plan, free, 4.0).threads, within(plan, free, 4.0).workers) == (4, 2)
+    assert (within(plan, free, 0.5).threads, within(plan, free, 0.5).workers) == (1, 1)
+    assert within(replace(plan, threads=3, workers=0), free, 8) == replace(plan, threads=3, workers=0)
+    begun = start(small_plan(small_vit), tmp_path / "begun")
+    assert within(plan, begun.path, 4.0) == plan
+
+
+def test_runs_side_by_side_share_the_threads(tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    plan = small_plan(small_vit, threads=None)
+    threads: list[set[int]] = []
+    heard: list[tuple[Path, str]] = []
+    for jobs, names in ((2, "ab"), (8, "cde"), (8, "f")):
+        runs = {tmp_path / name: plan for name in names}
+        assert set(dict(LocalProcesses(jobs).settle(runs, lambda *line: heard.append(line))).values()) == {None}
+        threads.append({RunFolder(path).read(RunFolder(path).config)["threads"] for path in runs})
+    assert threads[:2] == [{3}, {2}]
+    assert threads[2] != {6}  # one alone has what its own process finds
 
 
 @pytest.mark.parametrize(("jobs", "retries", "says"), [(0, 1, "jobs must be at least 1"), (1, -1, "retries must be 0")])

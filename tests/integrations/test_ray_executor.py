@@ -16,7 +16,7 @@ import prol
 from integrations.killed_workers import small_points, sweep_and_kill
 from prol.experiments.comparison import compare
 from prol.integrations.ray_executor import RayExecutor, _same_prol
-from prol.integrations.ray_worker import Errand, Over, reason_to_refuse, source_sha256, within, work
+from prol.integrations.ray_worker import Errand, Over, reason_to_refuse, source_sha256, work
 from prol.runs import Plan, RunFolder
 from runs.small_runs import contents, environment, small_plan
 
@@ -149,13 +149,6 @@ def test_a_run_taken_up_again_waits_for_the_lock_of_the_worker_that_is_lost(tmp_
         assert at_work.is_alive()
     at_work.join(timeout=60)
     assert told[-1] == Over(None)
-
-
-def test_a_run_has_the_threads_that_are_set_aside_for_it_unless_it_says() -> None:
-    plan = Plan("ncm", "digits")
-    assert (within(plan, 4.0).threads, within(plan, 4.0).workers) == (4, 2)
-    assert (within(plan, 0.5).threads, within(plan, 0.5).workers) == (1, 1)
-    assert within(replace(plan, threads=3, workers=0), 8) == replace(plan, threads=3, workers=0)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,21 @@ def settle(plan: Plan, path: Path, display: Display) -> RunFolder:
         return start(plan, path, display)
     require_same_plan(plan, set_up(plan).config, run)
     return resume(path, display)
+
+
+def within(plan: Plan, path: Path, cpus: float) -> Plan:
+    """The plan with no more threads than its share of the processors, unless it says how many.
+
+    A run that has begun goes on with the threads it has.
+    """
+    if RunFolder(path).config.is_file():
+        return plan
+    whole = max(1, int(cpus))
+    return replace(
+        plan,
+        threads=whole if plan.threads is None else plan.threads,
+        workers=max(1, whole // 2) if plan.workers is None else plan.workers,
+    )
 
 
 def attempt(plan: Plan, path: Path, display: Display) -> str | None:

@@ -12,7 +12,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import cast
 
-from prol.experiments.one_run import attempt
+import torch
+
+from prol.experiments.one_run import attempt, within
 from prol.experiments.told_lines import display_to
 from prol.runs import Plan
 
@@ -22,7 +24,7 @@ _LINE, _ENDED = "line", "ended"
 def settle_side_by_side(
     runs: Mapping[Path, Plan], jobs: int, say: Callable[[Path, str], None], retries: int = 0
 ) -> Generator[tuple[Path, str | None], None, None]:
-    """Settles each plan in its folder, `jobs` of them at a time.
+    """Settles each plan in its folder, `jobs` of them at a time, each with its share of torch's threads.
 
     Yields folders as they end, each with what kept it from finishing. Whoever stops listening ends the processes;
     what they have done is in their folders, and they go on from there another time.
@@ -33,6 +35,7 @@ def settle_side_by_side(
     """
     context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU
     waiting = list(runs.items())
+    at_once = min(jobs, len(runs))
     at_work: dict[Connection, tuple[SpawnProcess, Path]] = {}
     outcomes: dict[Path, str | None] = {}
     left = dict.fromkeys(runs, retries)
@@ -40,6 +43,8 @@ def settle_side_by_side(
         while waiting or at_work:
             while waiting and len(at_work) < jobs:
                 path, plan = waiting.pop(0)
+                if at_once > 1:
+                    plan = within(plan, path, torch.get_num_threads() / at_once)
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(target=_work, args=(theirs, plan, path), daemon=True)
                 with _interrupts_held_back():

@@ -8,14 +8,14 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import chdir, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
 import prol
-from prol.experiments.one_run import attempt
+from prol.experiments.one_run import attempt, within
 from prol.experiments.told_lines import display_to
 from prol.runs import Plan, RunFolder
 
@@ -94,22 +94,11 @@ def source_sha256() -> str:
     return digest.hexdigest()
 
 
-def within(plan: Plan, cpus: float) -> Plan:
-    """The plan with no more threads than are set aside for it, unless it says how many."""
-    whole = max(1, int(cpus))
-    return replace(
-        plan,
-        threads=whole if plan.threads is None else plan.threads,
-        workers=max(1, whole // 2) if plan.workers is None else plan.workers,
-    )
-
-
 def _settle(errand: Errand, told: SimpleQueue[str | Over]) -> str | None:
     run = RunFolder(errand.path)
     if errand.again:
         _wait_for_lock(run)
-    # A run that has begun goes on with the threads it has.
-    plan = errand.plan if run.config.is_file() else within(errand.plan, errand.cpus)
+    plan = within(errand.plan, errand.path, errand.cpus)
     with chdir(errand.folder) if errand.folder.is_dir() else nullcontext():
         return attempt(plan, errand.path, display_to(told.put))
 
