@@ -29,6 +29,7 @@ Mark = tuple[int, dict[str, Tensor | int], dict[str, Any]]
 """How many classes there were, tensors or lengths of tables by name, and everything else as JSON."""
 
 SMALL_BATCH = 16
+"""Images up to which a batch is never filled up."""
 
 
 @dataclass(frozen=True)

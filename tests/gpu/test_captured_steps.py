@@ -183,7 +183,7 @@ def test_answers_to_any_number_of_images_have_few_shapes() -> None:
 
 @pytest.mark.parametrize("method", sorted(FROZEN.keys() - {"prol_plus"}))  # whose network moves
 def test_features_of_many_batches_are_each_batchs_own(method: str) -> None:
-    """Five replays of one graph, whose results are looked at when all are over."""
+    """Most are replays of one graph, whose results are looked at when all are over."""
     one: Any = prol.create(method, backbone(captured=True), **FROZEN[method])
     one.predict_batch = 20
     images = next(chunks(1, list(range(10)), 3, size=200))[0]
