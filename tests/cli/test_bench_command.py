@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from PIL import Image
 from prol.bench.subject import Subject
 
 ROOT = Path(__file__).parents[2]
+SPEED = ROOT / "results" / "speed"
 QUICK = ("--device", "cpu", "--repeats", "2", "--steps", "1", "--warmup", "0")
 
 
@@ -163,6 +165,28 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
     assert (code, text, errors.count("\n")) == (2, "", 1)
     assert message in errors
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", sorted({file.name for file in SPEED.glob("*.json")} - {"h200_frozen_pass.json"}))
+def test_every_file_of_a_bench_that_is_kept_can_be_shown(command, name: str) -> None:
+    """The one left out is of runs, not of a bench."""
+    code, text, _ = command("bench", "show", str(SPEED / name))
+    assert code == 0
+    assert len(text.splitlines()) > len(json.loads((SPEED / name).read_text())["rows"])
+
+
+def test_measurements_of_an_unknown_kind_are_refused(command, tmp_path: Path) -> None:
+    (tmp_path / "it.json").write_text('{"format": 1, "bench": "height", "rows": []}')
+    code, _, errors = command("bench", "show", str(tmp_path / "it.json"))
+    assert code == 2
+    assert "measurements of 'height' have no table" in errors
+
+
+def test_new_sizes_are_measured_on_a_gpu_only(capsys: pytest.CaptureFixture[str]) -> None:
+    script = runpy.run_path(str(ROOT / "benchmarks/new_sizes.py"))
+    with pytest.raises(SystemExit, match="2"):
+        script["main"](["--device", "cpu"])
+    assert "on a GPU only" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("inside", ["{", "[]", '{"format": 99, "bench": "speed"}'])

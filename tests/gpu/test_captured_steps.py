@@ -99,6 +99,20 @@ def test_every_row_of_the_ablation_learns_the_same_compiled_and_captured(row: st
     assert fast._take_step._function.enabled
 
 
+def test_a_size_that_comes_once_is_learnt_without_a_plan_for_its_attention() -> None:
+    one = learner(True, precision="bf16")
+    one.boundary([0, 1])
+    for images, labels in chunks(8, [0, 1], 0):
+        one.learn(images, labels)
+    images, labels = next(chunks(1, [0, 1], 1, size=7))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        one.learn(images, labels)
+        one.report()["total"]
+    attention = {event.key for event in profile.key_averages() if "attention" in event.key}
+    assert attention
+    assert not any("cudnn" in name for name in attention)
+
+
 def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:
     one = learner(True)
     one.boundary([0, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,18 +42,51 @@ class Acceleration:
 
 PLAIN = Acceleration()
 
-_as_they_are = False
+
+class _Here(threading.local):
+    """What holds in one thread."""
+
+    as_they_are = False
+
+
+_here = _Here()
 
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Compiled functions run as they are inside: shapes that may never come again are not worth a compiler's time."""
-    global _as_they_are
-    before, _as_they_are = _as_they_are, True
+    """Compiled functions run as they are inside: shapes that may never come again are not worth a compiler's time.
+
+    Nor are they worth a plan of cuDNN's for their attention, which takes far longer than the step itself.
+    """
+    before, _here.as_they_are = _here.as_they_are, True
     try:
-        yield
+        with _NO_PLANS:
+            yield
     finally:
-        _as_they_are = before
+        _here.as_they_are = before
+
+
+class _NoPlans:
+    """torch's switch is one for all threads: the first that comes in puts it off, the last that leaves puts it back."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = threading.Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+                torch.backends.cuda.enable_cudnn_sdp(False)
+            self._inside += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                torch.backends.cuda.enable_cudnn_sdp(self._before)
+
+
+_NO_PLANS = _NoPlans()
 
 
 @cache
@@ -72,7 +106,7 @@ def compiled(function: F) -> F:
 
     def call(*arguments: Any) -> Any:
         nonlocal works
-        if works and not _as_they_are:
+        if works and not _here.as_they_are:
             try:
                 return fast(*arguments)
             except torch.OutOfMemoryError:

@@ -15,6 +15,8 @@ Row = Mapping[str, Any]
 
 def bench_tables(content: Content) -> Group:
     """What was measured and on what, the rows, and what failed."""
+    if content["bench"] not in _TABLES:
+        raise ValueError(f"measurements of {content['bench']!r} have no table; those of {', '.join(_TABLES)} do")
     titles, cells = _TABLES[content["bench"]]
     table = Table(box=SIMPLE)
     for number, title in enumerate(titles):
@@ -111,6 +113,15 @@ def _peak(row: Row) -> list[str]:
     return [row["what"], f"{row['bytes_per_second'] / 1e9:,.1f} GB/s", milliseconds(row), _range(row)]
 
 
+def _precision(row: Row) -> list[str]:
+    return [row["part"], f"{100 * row['difference']:.2f}"]
+
+
+def _new_sizes(row: Row) -> list[str]:
+    as_it_is, planned = row["as it is"], row["planned"]
+    return [str(row["size"]), milliseconds(as_it_is), milliseconds(planned), f"{planned / as_it_is:.1f}"]
+
+
 _TIME = ("ms", "ms, lowest to highest")
 _TABLES: Mapping[str, tuple[Sequence[str], Callable[[Row], list[str]]]] = {
     "speed": (("method", "what", "images", "images/s", *_TIME, "% of matrix peak"), _speed),
@@ -118,6 +129,8 @@ _TABLES: Mapping[str, tuple[Sequence[str], Callable[[Row], list[str]]]] = {
     "growth": (("classes", "step, ms", "ratio", "prediction, ms", "ratio", "most memory, GiB"), _growth),
     "files": (("what", "images", "images/s", *_TIME), _files),
     "peak": (("what", "rate", *_TIME), _peak),
+    "precision": (("part", "gradient in bf16 against float32, difference in %"), _precision),
+    "new sizes": (("images", "step, ms", "with attention planned, ms", "ratio"), _new_sizes),
 }
 
 
