@@ -64,11 +64,14 @@ def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path
 def test_complexity_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
     given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))
     assert command("reproduce", "complexity", "--methods", "prol:blocks=2", "--data", "generated", *given).code == 0
-    growth, chunks = json.loads((tmp_path / "complexity/table.json").read_text())["tables"]
+    growth, later, chunks = json.loads((tmp_path / "complexity/table.json").read_text())["tables"]
     assert growth["x"] == [20.0, 40.0, 60.0, 80.0]
-    [row] = growth["rows"]
-    assert row["fit"].keys() == {"slope", "intercept", "r_squared"}
-    assert [len(pair["ours"]["values"]) for pair in row["pairs"]] == [1] * 4
+    assert later["x"] == [16.0, 32.0, 48.0, 64.0]
+    for table in (growth, later):
+        [row] = table["rows"]
+        assert row["fit"].keys() == {"slope", "intercept", "r_squared"}
+        assert [len(pair["ours"]["values"]) for pair in row["pairs"]] == [1] * 4
     assert len(chunks["columns"]) == 11
-    for name in ("complexity-images.png", "complexity-images.svg", "complexity-chunks.png", "complexity-chunks.svg"):
-        assert (tmp_path / "complexity" / name).stat().st_size > 1000
+    for name in ("images", "later", "chunks"):
+        for suffix in ("png", "svg"):
+            assert (tmp_path / f"complexity/complexity-{name}.{suffix}").stat().st_size > 1000

@@ -35,6 +35,14 @@ def test_every_table_of_the_page_is_one_of_its_files() -> None:
     assert sum(item == "main" for item, _ in found) == 2
 
 
+def test_every_figure_is_on_the_page() -> None:
+    page = (DOCS / "reproduced.md").read_text(encoding="utf-8")
+    drawn = [path for item in set(ITEMS) - {"appendix"} for path in (REPRODUCED / item).glob("*.png")]
+    assert len(drawn) > len(ITEMS)
+    for path in drawn:  # the appendix has copies of some of them
+        assert f"(../{path.relative_to(ROOT)})" in page
+
+
 @pytest.mark.parametrize("item", ITEMS)
 def test_tables_are_what_the_runs_say(item: str, tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to(REPRODUCED / "runs")

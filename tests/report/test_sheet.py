@@ -22,7 +22,15 @@ from report.finished_runs import finished_run
 def run(dataset: str, seed: int, history: tuple[float, ...] = (90.0, 70.0), **changes: object) -> RunFiles:
     """A finished run whose forgetting after each task is what its accuracy lost since the first."""
     made = finished_run(f"x-seed{seed}", seed, history, method="prol", options={"lr": 0.05})
-    data = {"name": dataset, "train_images": 100, "test_images": 50, "limit_per_class": None, "classes": 10, **changes}
+    data = {
+        "name": dataset,
+        "train_images": 100,
+        "test_images": 50,
+        "limit_per_class": None,
+        "classes": 10,
+        "notes": [],
+        **changes,
+    }
     forgetting = [history[0] - value for value in history]
     metrics = {**made.result["metrics"], "forgetting_history": forgetting}
     tasks = [
@@ -30,9 +38,8 @@ def run(dataset: str, seed: int, history: tuple[float, ...] = (90.0, 70.0), **ch
         for task in range(len(history))
     ]
     timing = {"train_seconds": sum(task["train_seconds"] for task in tasks), "tasks": tasks}
-    return replace(
-        made, config={**made.config, "dataset": data}, result={**made.result, "metrics": metrics}, timing=timing
-    )
+    config = {**made.config, "dataset": data, "preprocessing": {"size": 64}}
+    return replace(made, config=config, result={**made.result, "metrics": metrics}, timing=timing)
 
 
 def outcome(row: str, beside: str | None, *runs: RunFiles, dataset: str = "cub200", **changes: object) -> Outcome:
@@ -136,19 +143,26 @@ def test_robustness_has_a_column_a_value() -> None:
 def test_complexity_fits_a_line_through_the_images_and_through_the_tasks() -> None:
     def timed(images: int, seconds: float) -> Outcome:
         made = run("generated", 0, (1.0,) * 5, train_images=images)
+        tasks = [
+            task | {"train_images": images // 10, "train_seconds": task["train_seconds"] * images / 400}
+            for task in made.timing["tasks"]
+        ]
         return outcome(
             "PROL",
             "PROL",
-            replace(made, timing={**made.timing, "train_seconds": seconds}),
+            replace(made, timing={"train_seconds": seconds, "tasks": tasks}),
             dataset="generated",
             setting=images // 10,
             timed=True,
         )
 
-    growth, chunks = make_sheet("complexity", [timed(100, 3.0), timed(200, 5.0), timed(400, 9.0)]).tables
+    growth, later, chunks = make_sheet("complexity", [timed(100, 3.0), timed(200, 5.0), timed(400, 9.0)]).tables
     assert growth.rows[0].fit == Fit(pytest.approx(0.02), pytest.approx(1.0), pytest.approx(1.0))
     assert growth.columns == ("100 images", "200 images", "400 images")
-    # 40 images are four chunks; the first task's two seconds take no part in the line.
+    assert later.columns == ("30 images", "60 images", "120 images")
+    assert [pair.ours and pair.ours.mean for pair in later.rows[0].pairs] == [3.75, 7.5, 15.0]
+    assert later.rows[0].fit == Fit(pytest.approx(0.125), pytest.approx(0.0, abs=1e-9), pytest.approx(1.0))
+    # 40 images are four chunks; the first two tasks' seconds take no part in the line.
     assert [pair.ours and pair.ours.mean for pair in chunks.rows[0].pairs] == [0.5, 0.75, 1.0, 1.25, 1.5, 1.0]
     assert chunks.rows[0].pairs[0].paper == pytest.approx(78 / 255)
     assert chunks.rows[0].fit == Fit(pytest.approx(0.25), pytest.approx(0.25), pytest.approx(1.0))
@@ -159,8 +173,8 @@ def test_complexity_fits_a_line_through_the_images_and_through_the_tasks() -> No
 def test_times_on_a_gpu_say_that_compiling_counts(device: str, told: bool) -> None:
     made = run("generated", 0, (1.0,) * 5)
     on_it = replace(made, config={**made.config, "device": device})
-    growth, _ = make_sheet("complexity", [outcome("PROL", "PROL", on_it, setting=10, timed=True)]).tables
-    assert any("compiled during the first two tasks" in note for note in growth.notes) is told
+    growth = make_sheet("complexity", [outcome("PROL", "PROL", on_it, setting=10, timed=True)]).tables[0]
+    assert any("compiling counts" in note for note in growth.notes) is told
 
 
 def test_a_line_through_one_place_is_none_and_a_bad_one_says_so() -> None:
@@ -168,6 +182,13 @@ def test_a_line_through_one_place_is_none_and_a_bad_one_says_so() -> None:
     fit = Fit.through([0, 1, 2, 3], [0.0, 1.0, 0.0, 1.0])
     assert fit is not None
     assert fit.r_squared == pytest.approx(0.2)
+
+
+def test_the_size_of_images_and_what_the_data_are_not_stand_among_what_differs() -> None:
+    noted = run("cub200", 0, notes=["one class is missing"])
+    told = {what: (here, paper) for what, here, paper in make_sheet("main", [outcome("PROL", "PROL", noted)]).settings}
+    assert told["image size"] == ("64 pixels", "224 pixels")
+    assert told["data"][0] == "cub200 (100 + 50 images; one class is missing)"
 
 
 def test_csv_has_a_line_a_cell() -> None:

@@ -89,11 +89,11 @@ def short(name: str, longest: int = 28) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
-def whole_numbers(axis: Any) -> None:
-    """Counts have no halves."""
+def whole_numbers(axis: Any, most: int = 10) -> None:
+    """Counts have no halves; `most` of them stand beside each other."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=most))
 
 
 def written_by(write: Callable[[float], str]) -> Any:

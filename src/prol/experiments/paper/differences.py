@@ -19,6 +19,7 @@ def differences(item: str, outcomes: Sequence[Outcome]) -> list[Difference]:
     seeds = sorted({config["seed"] for config in configs})
     found: list[Difference] = [
         ("backbone", _listed(map(_backbone, configs)), _paper_backbone(item)),
+        ("image size", _listed(map(_size, configs)), "32; PROL 224 pixels" if item == "non-ptm" else "224 pixels"),
         ("data", _listed(map(_data, configs)), _paper_data(item)),
         ("limit per class", _listed(_limit(config) for config in configs), "none"),
         ("tasks", _listed(_by_data(config, "tasks") for config in configs), str(TASKS)),
@@ -52,7 +53,12 @@ def _backbone(config: Any) -> str:
 
 def _data(config: Any) -> str:
     dataset = config["dataset"]
-    return f"{dataset['name']} ({dataset['train_images']:,} + {dataset['test_images']:,} images)"
+    said = "; ".join([f"{dataset['train_images']:,} + {dataset['test_images']:,} images", *dataset["notes"]])
+    return f"{dataset['name']} ({said})"
+
+
+def _size(config: Any) -> str:
+    return f"{config['preprocessing']['size']} pixels"
 
 
 def _limit(config: Any) -> str:

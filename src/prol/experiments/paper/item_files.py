@@ -13,6 +13,7 @@ from prol.artifacts.atomic import write_file, write_json
 from prol.experiments.one_run import read_run
 from prol.experiments.paper import tables, timing_tables
 from prol.experiments.paper.carrying_out import Outcome
+from prol.experiments.paper.complexity_tables import complexity_tables
 from prol.experiments.paper.differences import differences
 from prol.experiments.paper.items import ITEMS, Item
 from prol.report.sheet import Sheet, SheetTable
@@ -66,7 +67,7 @@ def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
         case "ablation":
             return tables.ablation_tables(outcomes)
         case "complexity":
-            return timing_tables.complexity_tables(outcomes)
+            return complexity_tables(outcomes)
     raise ValueError(f"unknown item {item!r}: choose {', '.join(ITEMS)}")
 
 

@@ -69,9 +69,10 @@ class Curves:
         lowest, highest = (min(v.mean for v in values), max(v.mean + (v.deviation or 0.0) for v in values))
         # All pictures of these lines have the same axis, from where the lowest line needs it.
         axes.set_ylim(max(5 * ((lowest - 2) // 5), 0), min(highest * 1.05 + 1, 101))
-        if max((line.places[-1] for line in self.lines if line.places), default=0) > 999:
+        wide = max((line.places[-1] for line in self.lines if line.places), default=0) > 999
+        if wide:
             axes.xaxis.set_major_formatter(written_by(lambda place: f"{place:,.0f}"))
-        whole_numbers(axes.xaxis)
+        whole_numbers(axes.xaxis, most=4 if wide else 10)
         figure.legend(loc="outside lower center", ncols=_columns(group), handlelength=3)
 
 
