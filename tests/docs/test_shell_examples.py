@@ -64,7 +64,8 @@ def test_every_shell_block_says_whether_it_is_run(page: Path) -> None:
             f"<!-- run as a service --> or <!-- not run: REASON --> on the line before"
         )
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    assert not re.findall(r"^    prol .*", text, re.MULTILINE), f"{page}: put commands into ```sh blocks"
+    indented = re.findall(r"^    (?:[A-Z_]+=\S+ )*(?:prol|python) .*", text, re.MULTILINE)
+    assert not indented, f"{page}: put commands into ```sh blocks"
 
 
 def test_every_page_with_examples_to_run_is_run() -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,27 @@ def test_a_cluster_that_is_there_is_used_and_left_as_it_is(tmp_path: Path, small
         assert contents(tmp_path / f"ray/ncm-seed{seed}") == contents(tmp_path / f"serial/ncm-seed{seed}")
     rest, _ = cluster.communicate("", timeout=120)
     assert rest.split() == ["1", "2.0"]
+
+
+@pytest.mark.slow
+def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is a number to Ray: a cluster may be told of one that is not there."""
+
+    def say_what_is_set_aside(errand: Errand) -> Iterator[str | Over]:
+        yield f"{errand.path.name} {ray.get_runtime_context().get_assigned_resources()['GPU']}"
+        yield Over(None)
+
+    monkeypatch.setattr("prol.integrations.ray_executor.work", say_what_is_set_aside)
+    plan, heard = small_plan(small_vit), []
+    pending = {tmp_path / name: plan for name in "abcd"}
+    ray.init("local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        executor = RayExecutor(cpus=1, gpus=0.25)
+        ended = list(executor.settle(pending, lambda path, word: heard.append((path.name, word))))
+        assert sorted(ended) == [(path, None) for path in pending]
+        assert sorted(heard) == [(name, f"{name} 0.25") for name in "abcd"]
+    finally:
+        ray.shutdown()
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from prol.datasets.glyphs import glyphs
 
 CHROMIUM, CHROMEDRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 MISSING_BROWSER = (
-    "THE PAGE OF THE SERVICE IS NOT TESTED: it needs /usr/bin/chromium and /usr/bin/chromedriver; "
+    "NO PAGE IS TESTED IN A BROWSER: it needs /usr/bin/chromium and /usr/bin/chromedriver; "
     "install them with `apt install chromium chromium-driver`"
 )
 START_SECONDS = 120.0
