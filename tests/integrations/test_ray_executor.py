@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -188,6 +189,15 @@ def test_a_run_taken_up_again_waits_for_the_lock_of_the_worker_that_is_lost(tmp_
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         RayExecutor(**settings)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "[::1]:{port}", "no such machine:{port}"])
+def test_an_address_where_nothing_listens_is_refused_with_what_to_do(tmp_path: Path, address: str) -> None:
+    with socket.socket() as taken:  # bound, so that nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        executor = RayExecutor(address.format(port=taken.getsockname()[1]))
+        with pytest.raises(ValueError, match="begin one with `ray start --head`"):
+            next(executor.settle({tmp_path / "run": Plan("ncm", "glyphs")}, lambda *_: None))
 
 
 def test_a_cluster_of_this_machine_imports_the_prol_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,18 @@ def test_without_times_the_speed_is_left_out_and_that_is_said(tmp_path: Path) ->
     assert "tasks, all drawn alike" in page
 
 
+def test_speeds_name_what_they_were_timed_on_and_warn_where_that_differs(tmp_path: Path) -> None:
+    for name in ("ncm", "slda"):
+        write_run(tmp_path / f"{name}-seed0", method=name)
+    assert "imed on" not in report(tmp_path)
+    change(tmp_path / "ncm-seed0" / "timing.json", hardware=["NVIDIA H200"])
+    assert "beside each other: ncm on NVIDIA H200; slda on something unknown." in report(tmp_path)
+    change(tmp_path / "slda-seed0" / "timing.json", hardware=["NVIDIA H200", "<b>an EPYC</b>"])
+    assert "slda on &lt;b&gt;an EPYC&lt;/b&gt; and NVIDIA H200." in report(tmp_path)
+    change(tmp_path / "slda-seed0" / "timing.json", hardware=["NVIDIA H200"])
+    assert "Timed on NVIDIA H200." in report(tmp_path)
+
+
 def test_points_are_drawn_as_means_over_seeds(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-seed0", 0, points=[[50, 2, 5, 10], [100, 4, 18, 20]])
     write_run(tmp_path / "ncm-seed1", 1, points=[[50, 2, 7, 10], [100, 4, 12, 20]])

@@ -191,6 +191,14 @@ def test_the_size_of_images_and_what_the_data_are_not_stand_among_what_differs()
     assert told["data"][0] == "cub200 (100 + 50 images; one class is missing)"
 
 
+def test_hardware_stands_among_what_differs_where_it_was_recorded() -> None:
+    made = run("cub200", 0)
+    on_it = replace(made, timing={**made.timing, "hardware": ["NVIDIA H200"]})
+    for one, told in ((made, []), (on_it, [("NVIDIA H200", "one A100 of 40 GB")])):
+        settings = make_sheet("main", [outcome("PROL", "PROL", one)]).settings
+        assert [(here, paper) for what, here, paper in settings if what == "hardware"] == told
+
+
 def test_csv_has_a_line_a_cell() -> None:
     made = [outcome("PROL", "PROL", run("cub200", 0), run("cub200", 1)), outcome("MOS", "MOS", why="no, never")]
     rows = list(csv.DictReader(io.StringIO(sheet_csv(make_sheet("main", made)))))

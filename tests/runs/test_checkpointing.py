@@ -46,7 +46,7 @@ def chunks_with_checkpoints(disk: SlowDisk, log: EventLog, tiny: ViT, every: int
     """Sixty chunks of a second each, in two tasks of which the first ends after chunk 31."""
     cursor = Cursor()
     writer = CheckpointWriter(
-        disk, every, share, {}, prol.create("ncm", tiny), cursor, log, Timing(), clock=lambda: disk.now
+        disk, every, share, {}, prol.create("ncm", tiny), cursor, log, Timing("a processor"), clock=lambda: disk.now
     )
     for chunk in range(1, 61):
         disk.now += 1

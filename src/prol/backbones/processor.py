@@ -1,10 +1,14 @@
-"""What this processor can do: found out in a process of its own, since some die of what they announce."""
+"""What computes here: its name, and whether it can do what it announces."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
+
+import torch
 
 _TRIAL = """
 import torch
@@ -21,9 +25,28 @@ raise SystemExit(0 if (out.float() - exact).abs().max() < 0.1 else 3)
 """
 
 
+def hardware_name(device: torch.device) -> str:
+    """The GPU's name, or the processor's."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name()
+
+
+def processor_name() -> str:
+    """As the system calls it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
 @cache
 def bf16_trial() -> int:
-    """How a small bf16 product ended in another process: 0 if well, minus the signal's number if that killed it."""
+    """How a small bf16 product ended in another process: 0 if well, minus the signal's number if that killed it.
+
+    In a process of its own, since some processors die of what they announce.
+    """
     return subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, check=False).returncode
 
 

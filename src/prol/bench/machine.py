@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import prol
+from prol.backbones.processor import processor_name
 
 FORMAT = 1
 
@@ -39,17 +40,6 @@ def document(bench: str, device: torch.device, command: str, settings: dict[str,
         "settings": settings,
         "rows": [],
     }
-
-
-def processor_name() -> str:
-    """As the system calls it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
 
 
 class PeakMemory:

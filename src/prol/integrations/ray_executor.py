@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import sysconfig
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -11,12 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import prol
 from prol.experiments.executors import RETRIES, require_jobs, require_retries
 from prol.experiments.one_run import sentence_of
 from prol.integrations.ray_worker import Errand, Over, source_sha256, work
 from prol.runs import Plan
+
+KNOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class RayExecutor:
                 with _same_prol():
                     ray.init("local", num_cpus=room, include_dashboard=False, **quiet)
             else:
+                _knock(self.address)
                 ray.init(self.address, **quiet)
         except (ConnectionError, RuntimeError) as error:
             raise ValueError(
@@ -166,6 +171,17 @@ class _Rounds:
         self.waiting.insert(0, (path, replace(errand, again=True)))
         self.hear(path, f"its worker died ({how}); going on from its last checkpoint")
         return None
+
+
+def _knock(address: str) -> None:
+    """Raises ConnectionError where nothing listens: Ray would try for minutes. Names such as "auto" are left to Ray."""
+    with suppress(ValueError):  # no number for a port: Ray says so
+        place = urlsplit(f"//{address}")
+        if place.hostname is not None and place.port is not None:
+            try:
+                socket.create_connection((place.hostname, place.port), KNOCK_SECONDS).close()
+            except OSError as error:
+                raise ConnectionError(sentence_of(error)) from error
 
 
 @contextmanager

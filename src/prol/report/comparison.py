@@ -35,6 +35,11 @@ class RunFiles:
         spelt, method = self.folder.removesuffix(f"-seed{self.config['seed']}"), self.config["method"]
         return f"{method}:{spelt.removeprefix(f'{method}-')}" if spelt.startswith(f"{method}-") else spelt
 
+    @property
+    def hardware(self) -> list[str]:
+        """What it was timed on; several where it went on elsewhere, none where older files do not say."""
+        return list((self.timing or {}).get("hardware", []))
+
 
 @dataclass(frozen=True)
 class Spread:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from prol.artifacts import Checkpoints
+from prol.backbones.processor import hardware_name
 from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
 from prol.learner import Learner
 from prol.runs.log import EventLog
@@ -76,15 +77,15 @@ def go_back(
 
     Without any checkpoint that is the beginning. One written under other settings than `begun_with` is refused.
     """
-    newest = checkpoints.read_newest(warn)
+    newest, hardware = checkpoints.read_newest(warn), hardware_name(learner.backbone.device)
     if newest is None:
-        return Cursor(), Timing(), 0
+        return Cursor(), Timing(hardware), 0
     tensors, content = newest
     then = content.get("begun_with", begun_with)  # older checkpoints do not say
     require_same({name: then.get(name) for name in begun_with}, begun_with, warn)
     try:
         learner.load_state(tensors, content["learner"])
-        return Cursor(**content["cursor"]), Timing(content["timing"]), int(content["events_bytes"])
+        return Cursor(**content["cursor"]), Timing(hardware, content["timing"]), int(content["events_bytes"])
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the newest checkpoint in {checkpoints.folder} does not fit {learner.name} as it is now ({error!r}): "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -29,6 +30,7 @@ class TaskTime:
     """Images and seconds of one task; loading of images counts, checkpoints and display do not.
 
     Testing is that after the task; questions asked in between (points, shots, before learning) are counted apart.
+    A run that goes on elsewhere after a stop has been on several kinds of hardware.
     """
 
     train_images: int = 0
@@ -37,13 +39,15 @@ class TaskTime:
     test_seconds: float = 0.0
     asked_images: int = 0
     asked_seconds: float = 0.0
+    hardware: list[str] = field(default_factory=list)
 
 
 class Timing:
-    """Listens to a run and adds up its time by task, learning and testing apart."""
+    """Listens to a run and adds up its time by task, learning and testing apart; `hardware` is what computes now."""
 
-    def __init__(self, tasks: list[dict[str, Any]] | None = None) -> None:
-        self.tasks = [TaskTime(**task) for task in tasks or []]
+    def __init__(self, hardware: str, tasks: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.hardware = hardware
+        self.tasks = [TaskTime(**task) for task in tasks]
 
     def __call__(self, event: Event, seconds: float) -> None:
         match event:
@@ -63,7 +67,9 @@ class Timing:
             case ImagesSkipped() | TaskEnded():
                 self.tasks[-1].test_seconds += seconds
             case RunStarted() | ChunkMissed() | Finished():  # what was missed cost the learner nothing
-                pass
+                return
+        if self.hardware not in self.tasks[-1].hardware:
+            self.tasks[-1].hardware.append(self.hardware)
 
     def state(self) -> list[dict[str, Any]]:
         return [asdict(task) for task in self.tasks]
@@ -78,6 +84,7 @@ class Timing:
         train_seconds = sum(task.train_seconds for task in self.tasks)
         train_images = sum(task.train_images for task in self.tasks)
         return {
+            "hardware": list(dict.fromkeys(name for task in self.tasks for name in task.hardware)),
             "train_images_per_second": fmean(speeds) if speeds else 0.0,
             "train_images_per_second_pooled": _per_second(train_images, train_seconds),
             "test_features_reused": features_reused,

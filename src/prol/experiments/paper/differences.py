@@ -13,7 +13,8 @@ Difference = tuple[str, str, str]
 
 def differences(item: str, outcomes: Sequence[Outcome]) -> list[Difference]:
     """Triples of what, here, and in the paper; read off the configs of the runs."""
-    configs = [run.config for outcome in outcomes for run in outcome.runs]
+    runs = [run for outcome in outcomes for run in outcome.runs]
+    configs = [run.config for run in runs]
     if not configs:
         return []
     seeds = sorted({config["seed"] for config in configs})
@@ -26,13 +27,15 @@ def differences(item: str, outcomes: Sequence[Outcome]) -> list[Difference]:
         ("chunk", _listed(str(config["protocol"]["chunk"]) for config in configs), str(CHUNK)),
         ("seeds", ", ".join(map(str, seeds)), "three by the text; most printed numbers fit a single run"),
         ("precision", _listed(_precision(config) for config in configs), "not said; one A100 of 40 GB"),
+        ("hardware", _listed(name for run in runs for name in run.hardware), "one A100 of 40 GB"),
         (
             "learning rates",
             _listed(_rate(config) for config in configs),
             "from a grid of 0.001 to 0.1, choice not said",
         ),
     ]
-    return [(what, here, paper) for what, here, paper in found if here != paper]
+    # What older runs did not record is left out.
+    return [(what, here, paper) for what, here, paper in found if here and here != paper]
 
 
 def _paper_backbone(item: str) -> str:

@@ -116,7 +116,7 @@ def _speed(section: Section) -> Part:
     picture, table = speed_picture(section), tables.throughput(section)
     if picture is None or table is None:
         return Part("speed", "Speed", ["Left out: no run has a timing.json."])
-    said = []
+    said = _timed_on(section)
     if any(row.side_by_side for row in section.rows):
         said.append("Hatched: other runs were at work at the same time, so that it says little.")
     missing = [row.name for row in section.rows if row.images_per_second is None]
@@ -125,6 +125,20 @@ def _speed(section: Section) -> Part:
     if any(cell.text == "reused" for row in table.rows for cell in row):
         said.append("Where features of test images were reused, no speed of testing was measured.")
     return Part("speed", "Speed", said, [picture], folded_tables=[table])
+
+
+def _timed_on(section: Section) -> list[str]:
+    """A sentence, where the files say it."""
+    hardware = {name: {one for run in runs for one in run.files.hardware} for name, runs in section.runs_of.items()}
+    known = sorted(set().union(*hardware.values()))
+    if not known:
+        return []
+    if all(names == set(known) for names in hardware.values()):
+        return [f"Timed on {' and '.join(known)}."]
+    told = "; ".join(
+        f"{name} on {' and '.join(sorted(names)) or 'something unknown'}" for name, names in hardware.items()
+    )
+    return [f"Not timed on the same hardware, so that speeds say little beside each other: {told}."]
 
 
 def _notes(section: Section) -> list[str]:
