@@ -49,6 +49,22 @@ def test_a_file_and_flags_together_make_a_sweep(command, small_vit: str, tmp_pat
     assert "Chosen on the test images" in text
 
 
+def test_flags_replace_what_the_file_says(command, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "methods = ['ncm']\ndatasets = ['cifar100']\nseeds = [0]\n[grid]\nchunk = [10, 20]\n"
+        "[settings]\ndevelopment = true\ntasks = 2\n[data]\ncifar100 = '/nowhere'\n"
+    )
+    out = str(tmp_path / "out")
+    asked = ("sweep", "--file", str(file), "digits", "--out", out, "--dry-run")
+    assert command(*asked).out.count("development=true") == 2
+    code, text, errors = command(*asked, "--chunk", "5", "--no-development", "--grid", "tasks=2,5")
+    assert (code, errors) == (0, "")
+    assert text.count("ncm-digits-chunk=5,tasks=") == 2
+    assert "development" not in text
+    assert "tasks=5" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -60,6 +76,11 @@ def test_a_file_and_flags_together_make_a_sweep(command, small_vit: str, tmp_pat
         (("prol", "digits", "--grid", "lr=1", "--grid", "lr=2"), "--grid lr is given twice"),
         (("prol:lenght=3", "digits"), "did you mean 'length'?"),
         (("ncm", "digits", "glyphs", "--data", "x"), "there are several data sets"),
+        (("ncm", "--data", "x"), "no data set is named; `prol datasets` lists them"),
+        (("ncm", "digits", "--grid", "class_order=label,lable"), "unknown class_order 'lable'"),
+        (("ncm", "digits", "--grid", "precision=float32,float16"), "precision 'float16' is not known"),
+        (("ncm", "digits", "--grid", "backbone=builtin,builtout"), "builtout"),
+        (("ncm", "digits", "--chunk", "5", "--grid", "chunk=5,10"), "chunk is given as 5 and to be tried"),
         (("ncm", "digits", "--seeds", "a"), "is not a list of whole numbers"),
         (("ncm", "digits", "--executor", "slurm"), "executor 'slurm' is not known: use local or ray"),
         (("ncm", "digits", "--gpus-per-run", "0.5"), "--gpus-per-run is for --executor ray"),

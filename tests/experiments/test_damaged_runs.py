@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,13 @@ from prol.runs.folder import DamagedRun
 from prol.runs.setup import changes
 from runs.small_runs import small_plan
 
+
+def change(file: Path, change_it: Callable[[Any], object]) -> None:
+    content = json.loads(file.read_text())
+    change_it(content)
+    file.write_text(json.dumps(content))
+
+
 Damage = Callable[[RunFolder], object]
 DAMAGES: dict[str, Damage] = {
     "a result cut short": lambda run: run.result.write_text(run.result.read_text()[:40]),
@@ -33,6 +42,13 @@ DAMAGES: dict[str, Damage] = {
     "no timing": lambda run: run.timing.unlink(),
     "a timing of something else": lambda run: run.timing.write_text('{"a": 1}'),
     "a config cut short": lambda run: run.config.write_text(run.config.read_text()[:40]),
+    "a config without its format": lambda run: change(run.config, lambda it: it.pop("format")),
+    "a device that is none": lambda run: change(run.config, lambda it: it.update(device=None)),
+    "no final accuracy": lambda run: change(run.result, lambda it: it["metrics"].pop("faa")),
+    "an accuracy that is no number": lambda run: change(run.result, lambda it: it["metrics"].update(faa=math.nan)),
+    "a footprint in part": lambda run: change(run.result, lambda it: it["footprint"].pop("samples_stored")),
+    "no classes told of": lambda run: change(run.result, lambda it: it["told"].clear()),
+    "a task without its time": lambda run: change(run.timing, lambda it: it["tasks"][0].pop("train_seconds")),
 }
 
 
@@ -130,6 +146,8 @@ def test_a_file_in_place_of_a_folder_is_told(small_vit: str, tmp_path: Path) -> 
         make_folder(file / "below")
     with pytest.raises(ValueError, match="file is a file: give the folder of a comparison"):
         read_comparison(file)
+    with pytest.raises(OSError, match=r"cannot write to /proc/none .*: see to it, or choose another --out"):
+        make_folder(Path("/proc/none"))
     with pytest.raises(FileNotFoundError, match="none does not exist: give what is there"):
         require_folder(tmp_path / "none", "what is there")
     assert start(small_plan(small_vit), tmp_path / "run").status() == "finished"

@@ -56,6 +56,7 @@ def test_a_file_says_what_flags_say(tmp_path: Path) -> None:
         ("[settings]\nchunks = 3", "settings: unknown name 'chunks'; did you mean 'chunk'"),
         ("[settings]\nchunk = 'many'", "option chunk='many' is not valid"),
         ("[settings]\npoints = -1", "points must be 0 or more"),
+        ("[settings]\npoints = true", "points must be 0 or more"),
         ("[grid]\nlr = []", "grid.lr holds no value"),
         ("[grid", "is not TOML"),
     ],

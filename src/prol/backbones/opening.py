@@ -93,14 +93,19 @@ def pick_device(device: str) -> torch.device:
 
 def pick_precision(precision: str, place: torch.device) -> str:
     """The precision meant by "auto"; refuses what the device cannot do safely."""
-    known = ("auto", "float32", "float64", "bf16")
-    if precision not in known:
-        raise ValueError(f"precision {precision!r} is not known: use one of {', '.join(known)}")
+    require_precision(precision)
     if precision == "auto":
         return "bf16" if place.type == "cuda" else "float32"
     if precision == "bf16" and place.type == "cpu":
         require_bf16_processor()
     return precision
+
+
+def require_precision(precision: str) -> None:
+    """Refuses a name that stands for none on any device."""
+    known = ("auto", "float32", "float64", "bf16")
+    if precision not in known:
+        raise ValueError(f"precision {precision!r} is not known: use one of {', '.join(known)}")
 
 
 def cast(model: nn.Module, precision: str) -> nn.Module:

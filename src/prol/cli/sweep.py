@@ -67,7 +67,13 @@ def sweep(
         ),
     ] = None,
     data_options: a.DataOptions = None,
-    development: a.Development = False,
+    development: Annotated[
+        bool | None,
+        typer.Option(
+            help="Learn a fifth of the training images and test on another fifth, to choose settings on.",
+            rich_help_panel="The data",
+        ),
+    ] = None,
     limit_per_class: a.LimitPerClass = None,
     protocol: Annotated[
         str | None, typer.Option(help="As in prol run; disjoint by default.", rich_help_panel="The stream")
@@ -98,7 +104,10 @@ def sweep(
     console = output()
     asked = Request([], []) if file is None else read_sweep_file(file)
     methods, datasets = sort_words(words or [])
-    asked = replace(asked, methods=methods or asked.methods, datasets=datasets or asked.datasets)
+    if datasets:  # the file may know where others are
+        known = {name: place for name, place in asked.data.items() if name in datasets}
+        asked = replace(asked, datasets=datasets, data=known)
+    asked = replace(asked, methods=methods or asked.methods)
     flags: dict[str, Any] = {
         "backbone": backbone,
         "device": device,
@@ -106,7 +115,7 @@ def sweep(
         "threads": threads,
         "workers": workers,
         "checkpoint_every": checkpoint_every,
-        "development": development or None,
+        "development": development,
         "limit_per_class": limit_per_class,
         "protocol": protocol,
         "tasks": tasks,
@@ -127,8 +136,8 @@ def sweep(
     asked = replace(
         asked,
         seeds=asked.seeds if seeds is None else read_seeds(seeds),
-        grid={**asked.grid, **axes},
-        settings={**asked.settings, **given},
+        grid={name: values for name, values in asked.grid.items() if name not in given} | axes,
+        settings={name: value for name, value in asked.settings.items() if name not in axes} | given,
         data={**asked.data, **_places(data or [], asked)},
     )
     runs = points_of(asked)
@@ -173,7 +182,9 @@ def _places(data: Sequence[str], asked: Request) -> dict[str, str]:
     for text in data:
         name, equals, place = text.partition("=")
         if not equals or name not in asked.datasets:
-            if len(asked.datasets) != 1:
+            if not asked.datasets:
+                raise ValueError(f"--data {text}: no data set is named; `prol datasets` lists them")
+            if len(asked.datasets) > 1:
                 raise ValueError(f"--data {text}: there are several data sets; write it as --data DATASET=PATH")
             name, place = asked.datasets[0], text
         if name in places:

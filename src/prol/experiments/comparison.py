@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
-from prol.artifacts.folders import make_folder, require_folder
+from prol.artifacts.folders import at_work_in, require_folder
 from prol.experiments.executors import Executor, LocalProcesses, OneByOne, require_jobs
 from prol.experiments.one_run import read_run, require_same_plan, sentence_of
+from prol.experiments.summary import BESIDE, Writer, known_beside
 from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs import Display, Plan, RunFolder
@@ -75,22 +75,36 @@ def compare(
         say(f"{name} is left out: {mistake}")
     if len(pending) < len(wanted):
         say(f"{len(wanted) - len(pending)} of {len(wanted)} runs are finished already")
-    make_folder(folder)
-    beside = _known_beside(folder)
     if executor is None:
         executor = LocalProcesses(jobs) if jobs > 1 and len(pending) > 1 else OneByOne(display or Silent())
+    with at_work_in(folder):
+        _carry_out(pending, len(wanted), folder, failures, executor, say)
+        return _summarise(folder, known_beside(folder / SUMMARY), failures)
+
+
+def _carry_out(
+    pending: Mapping[Path, Plan],
+    wanted: int,
+    folder: Path,
+    failures: dict[str, str],
+    executor: Executor,
+    say: Callable[[str], None],
+) -> None:
+    """Brings `failures` and the files of the comparison up to date while runs end."""
+    beside = known_beside(folder / SUMMARY)
     if len(pending) > 1 and not isinstance(executor, OneByOne):
         beside |= {path.name: True for path in pending}
-    comparison = _write(folder, beside, failures)
-    done = len(wanted) - len(pending)
+    _write(folder, beside, failures)
+    summary = Writer(lambda: _write(folder, beside, failures), say)
+    done = wanted - len(pending)
     with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
         for path, problem in outcomes:
             done += 1
             if problem is not None:
                 failures[path.name] = problem
-            comparison = _write(folder, beside, failures)
-            say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {len(wanted)} runs)")
-    return comparison
+            summary.write_if_possible()
+            say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {wanted} runs)")
+    summary.write_at_last()
 
 
 def read_comparison(folder: str | Path) -> Comparison:
@@ -98,7 +112,7 @@ def read_comparison(folder: str | Path) -> Comparison:
     place = Path(folder)
     require_folder(place, "the folder of a comparison")
     stopped = [path.name for path in sorted(place.iterdir()) if RunFolder(path).status() == "unfinished"]
-    comparison = _summarise(place, _known_beside(place), dict.fromkeys(stopped, "not finished"))
+    comparison = _summarise(place, known_beside(place / SUMMARY), dict.fromkeys(stopped, "not finished"))
     if not comparison.rows:
         raise ValueError(f"{place} holds no finished run: give the folder of a comparison")
     return comparison
@@ -213,25 +227,15 @@ def _summarise(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, 
     return Comparison(describe_stream(runs) if runs else "nothing yet", compare_runs(runs), {**failures, **damaged})
 
 
-def _write(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, str]) -> Comparison:
+def _write(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, str]) -> None:
     comparison = _summarise(folder, beside, failures)
     page = comparison_markdown(comparison.headline, comparison.rows, comparison.failure_lines())
-    write_json(folder / SUMMARY, asdict(comparison) | {"side_by_side": dict(beside)})
+    write_json(folder / SUMMARY, asdict(comparison) | {BESIDE: dict(beside)})
     write_file(folder / PAGE, partial(_write_text, page))
-    return comparison
 
 
 def _write_text(text: str, file: Path) -> None:
     file.write_text(text, encoding="utf-8")
-
-
-def _known_beside(folder: Path) -> dict[str, bool]:
-    """Which runs had company, as far as an earlier comparison in this folder wrote it down."""
-    try:
-        known: dict[str, bool] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["side_by_side"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return known
 
 
 def _say_nothing(line: str) -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prol.report.comparison import RunFiles
+from prol.report.comparison import RunFiles, compare_runs, describe_stream
 from prol.runs import Display, Plan, RunFolder, resume, start
+from prol.runs.folder import DamagedRun
 from prol.runs.setup import changes, set_up
 
 
@@ -55,8 +56,17 @@ def sentence_of(error: Exception) -> str:
 
 
 def read_run(run: RunFolder) -> RunFiles:
-    """The contents of a finished run."""
-    return RunFiles(run.path.name, run.read(run.config), run.read(run.result), run.read(run.timing))
+    """The contents of a finished run, of which a row can be made."""
+    files = RunFiles(run.path.name, run.read(run.config), run.read(run.result), run.read(run.timing))
+    try:
+        compare_runs([files])
+        describe_stream([files])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DamagedRun(
+            f"{run.path} is damaged or of another version of prol ({error!r}): "
+            f"move {run.path} away and start the run again"
+        ) from error
+    return files
 
 
 def require_same_plan(plan: Plan, asked: Mapping[str, Any], run: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -12,11 +13,15 @@ from shlex import quote
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
-from prol.artifacts.folders import make_folder
-from prol.experiments.executors import Executor
+from prol.artifacts.folders import at_work_in
+from prol.backbones import open_backbone
+from prol.experiments.executors import Executor, OneByOne
 from prol.experiments.grid import Point
 from prol.experiments.method_words import spell, spell_method
+from prol.experiments.one_run import read_run
 from prol.experiments.planned import folder_name, named_settings, require_planned
+from prol.experiments.summary import BESIDE, Writer, known_beside
+from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
 from prol.report.sweep_table import sweep_csv, sweep_markdown
 from prol.runs import RunFolder
@@ -42,6 +47,8 @@ def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
 
     Names and options of all of them are checked, that their data are there, and that what lies in the folder is theirs.
     """
+    for network in sorted({point.plan.backbone for point in points} - {"auto"}):
+        open_backbone(network, shapes_only=True)
     found: dict[str, SweepRun] = {}
     opened: set[str] = set()
     for point in points:
@@ -72,26 +79,49 @@ def sweep(
         say: is given lines about how the whole gets on.
     """
     folder, say = Path(out), say or _say_nothing
-    runs = look_at(points, folder)
+    asked = look_at(points, folder)  # mistakes are told before a folder is made
+    with at_work_in(folder):
+        # Another sweep may have been at work here until now.
+        runs = {name: _as_it_is(run, RunFolder(folder / name)) for name, run in asked.items()}
+        _carry_out(points, runs, folder, executor, say)
+    return Sweep(list(runs.values()))
+
+
+def _carry_out(
+    points: Sequence[Point],
+    runs: dict[str, SweepRun],
+    folder: Path,
+    executor: Executor,
+    say: Callable[[str], None],
+) -> None:
+    """Brings `runs` up to date while they end."""
     plans = {folder / name: point.plan for name, point in zip(runs, points, strict=True)}
     pending = {path: plan for path, plan in plans.items() if runs[path.name].state != "finished"}
     done = kept = len(plans) - len(pending)
     if kept:
         say(f"{kept} of {len(plans)} runs are finished already")
-    make_folder(folder)
-    _write(folder, runs, points)
+    if left_out := _left_out(folder, runs):
+        say(
+            f"finished runs of an earlier sweep in {folder} that are not asked for now: {left_out}; {SUMMARY}, {PAGE} "
+            f"and {ROWS} are without them until a sweep asks for all at once"
+        )
+    beside = known_beside(folder / SUMMARY)
+    if len(pending) > 1 and not isinstance(executor, OneByOne):
+        beside |= {path.name: True for path in pending}
+    _write(folder, runs, points, beside)
+    summary = Writer(lambda: _write(folder, runs, points, beside), say)
     began = time.monotonic()
     with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
         for path, problem in outcomes:
             done += 1
             state = _as_it_is(runs[path.name], RunFolder(path))
             runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
-            _write(folder, runs, points)
+            summary.write_if_possible()
             left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
             problem = runs[path.name].problem
             what = "finished" if problem is None else f"failed: {problem}"
             say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
-    return Sweep(list(runs.values()))
+    summary.write_at_last()
 
 
 def commands_to_test(points: Sequence[Point], best: Sequence[Setting]) -> list[str]:
@@ -126,21 +156,31 @@ def _as_it_is(about: SweepRun, run: RunFolder) -> SweepRun:
         state: State = "unfinished" if status == "unfinished" else "not begun"
         return replace(about, state=state)
     try:
-        run.read(run.config)
-        metrics, timing = run.read(run.result)["metrics"], run.read(run.timing)
+        row = compare_runs([read_run(run)])[0]
     except DamagedRun as error:
         return replace(about, state="failed", problem=str(error))
     return replace(
         about,
         state="finished",
-        **{name: metrics[name] for name in ("faa", "caa", "forgetting")},
-        images_per_second=timing["train_images_per_second"],
+        faa=row.faa.mean,
+        caa=row.caa.mean,
+        forgetting=row.forgetting.mean,
+        images_per_second=row.images_per_second,
     )
 
 
-def _write(folder: Path, found: Mapping[str, SweepRun], points: Sequence[Point]) -> None:
+def _left_out(folder: Path, runs: Mapping[str, SweepRun]) -> int:
+    """How many finished runs a summary lists that is about to be replaced by one without them."""
+    try:
+        listed = [run["folder"] for run in json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["runs"]]
+        return sum(RunFolder(folder / name).status() == "finished" for name in listed if name not in runs)
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _write(folder: Path, found: Mapping[str, SweepRun], points: Sequence[Point], beside: Mapping[str, bool]) -> None:
     runs, development = list(found.values()), points[0].plan.development
-    write_json(folder / SUMMARY, sweep_content(runs, development))
+    write_json(folder / SUMMARY, sweep_content(runs, development) | {BESIDE: dict(beside)})
     commands = commands_to_test(points, best_of(settings_of(runs))) if development else []
     for name, text in {PAGE: sweep_markdown(runs, development, commands), ROWS: sweep_csv(runs)}.items():
         write_file(folder / name, partial(_write_text, text))

@@ -70,7 +70,7 @@ def checked_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     plain = {name.replace("-", "_"): value for name, value in settings.items()}
     require_names(plain, SETTINGS, where)
     points = {name: value for name, value in plain.items() if name == "points"}
-    if points and (not isinstance(points["points"], int) or points["points"] < 0):
+    if points and (type(points["points"]) is not int or points["points"] < 0):
         raise ValueError(f"{where}: points must be 0 or more, got {points['points']!r}")
     return coerce_options(Plan, {name: value for name, value in plain.items() if name != "points"}) | points
 

@@ -4,36 +4,55 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal
 
+from prol.artifacts.folders import LOCK, take_lock
+
 Status = Literal["empty", "unfinished", "finished", "something else"]
+Kinds = type | tuple[type, ...]
 
 CHECKPOINT_SHARE = 0.1
 """Of runs that do not say."""
 
-_LOCK = ".lock"
-_CONFIG_HOLDS = {
-    "backbone",
-    "checkpoint_every",
-    "clock",
-    "dataset",
-    "device",
-    "measures",
-    "method",
-    "options",
-    "precision",
-    "protocol",
-    "seed",
-    "threads",
-    "workers",
+_NUMBER = (int, float)
+_CONFIG_HOLDS: Mapping[str, Kinds] = {
+    "backbone": dict,
+    "checkpoint_every": (int, NoneType),
+    "clock": (dict, NoneType),
+    "dataset": dict,
+    "device": str,
+    "format": int,
+    "measures": dict,
+    "method": str,
+    "options": dict,
+    "precision": str,
+    "protocol": dict,
+    "seed": int,
+    "threads": int,
+    "versions": dict,
+    "workers": int,
 }
-
-_RESULT_HOLDS = {"accuracy_matrix", "anytime", "footprint", "metrics", "told"}
-_TIMING_HOLDS = {"tasks", "train_images_per_second", "train_seconds"}
+_RESULT_HOLDS: Mapping[str, Kinds] = {
+    "accuracy_matrix": list,
+    "anytime": dict,
+    "footprint": dict,
+    "metrics": dict,
+    "told": dict,
+}
+_METRICS_HOLD: Mapping[str, Kinds] = {
+    "faa": _NUMBER,
+    "caa": _NUMBER,
+    "forgetting": _NUMBER,
+    "average_accuracy": list,
+    "forgetting_history": list,
+}
+_TIMING_HOLDS: Mapping[str, Kinds] = {"tasks": list, "train_images_per_second": _NUMBER, "train_seconds": _NUMBER}
+_TASK_HOLDS: Mapping[str, Kinds] = {"train_images": int, "train_seconds": _NUMBER, "test_seconds": _NUMBER}
 
 _CURES = {
     errno.ENOSPC: "make room on its disk",
@@ -75,7 +94,7 @@ class RunFolder:
             return "unfinished"
         if not self.path.exists():
             return "empty"
-        leftovers = {_LOCK, ".config.json.new"}
+        leftovers = {LOCK, ".config.json.new"}
         only_leftovers = self.path.is_dir() and all(part.name in leftovers for part in self.path.iterdir())
         return "empty" if only_leftovers else "something else"
 
@@ -101,15 +120,8 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keeps other processes out; the lock goes with the process, however it ends."""
         with self.writing():
-            lock = (self.path / _LOCK).open("w")
-        with lock as file:
-            if sys.platform != "win32":
-                import fcntl
-
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise ValueError(f"another process is at work in {self.path}: wait until it ends") from None
+            lock = take_lock(self.path)
+        with lock:
             yield
 
     @contextmanager
@@ -133,12 +145,30 @@ class RunFolder:
             content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise DamagedRun(f"{file} is damaged ({error}): {cure}") from error
-        holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, set())
-        if not (isinstance(content, dict) and content.keys() >= holds):
-            raise DamagedRun(f"{file} is damaged or of another version of prol: {cure}")
+        holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, {})
+        wrong = _first_wrong(content, holds)
+        if wrong is None and file == self.result:
+            wrong = _first_wrong(content["metrics"], _METRICS_HOLD)
+        if wrong is None and file == self.timing:
+            wrong = next(filter(None, (_first_wrong(task, _TASK_HOLDS) for task in content["tasks"])), None)
+        if wrong is not None:
+            raise DamagedRun(f"{file} is damaged or of another version of prol ({wrong}): {cure}")
         if file == self.config:
             content.setdefault("checkpoint_share", CHECKPOINT_SHARE)
         return content
+
+
+def _first_wrong(content: Any, holds: Mapping[str, Kinds]) -> str | None:
+    """What is not as it must be, None where all is."""
+    if not isinstance(content, dict):
+        return "it holds no names"
+    for name, kinds in holds.items():
+        if name not in content:
+            return f"{name} is missing"
+        value = content[name]
+        if not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value)):
+            return f"{name} is {value!r:.40}"
+    return None
 
 
 def make_default_folder(method: str, dataset: str, seed: int) -> RunFolder:

@@ -16,6 +16,7 @@ import torch
 from prol import registry
 from prol.artifacts.versions import versions
 from prol.backbones import Backbone, open_backbone
+from prol.backbones.opening import require_precision
 from prol.datasets import Dataset
 from prol.datasets.development import development
 from prol.evaluation import Told
@@ -23,6 +24,7 @@ from prol.learner import Learner
 from prol.options import bind_arguments, own_arguments
 from prol.runs.plan import Plan
 from prol.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
+from prol.streams.assembly import require_class_order
 
 FORMAT = 3
 
@@ -53,6 +55,8 @@ def look_up(plan: Plan) -> Named:
     """Finds mistakes in names and options; opens neither data nor weights."""
     kind = registry.method(plan.method)
     options = kind.read_options(_with_implied(kind, plan))
+    require_precision(plan.precision)
+    require_class_order(plan.class_order)
     order, open_dataset = registry.protocol(plan.protocol), registry.dataset(plan.dataset)
     asked = bind_arguments(order, _protocol_options(plan, options), reserved=SHARED_ARGUMENTS)
     dataset_options = bind_arguments(open_dataset, plan.dataset_options, reserved=("data",))

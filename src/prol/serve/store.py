@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from prol.artifacts import Checkpoints
+from prol.artifacts.folders import take_lock
 from prol.artifacts.updating import save_into
 from prol.learner import Learner, State
 from prol.serve.records import Records
@@ -41,15 +41,10 @@ class Store:
         if self.place.exists() and not self.place.is_dir():
             raise ValueError(f"{self.place} is not a folder: the service keeps its state there, so move it away")
         self.place.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.place / ".lock").open("w")
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                self.release()
-                raise ValueError(f"another server is at work in {self.folder}: stop it, or serve a copy") from None
+        try:
+            self._lock = take_lock(self.place)
+        except ValueError:
+            raise ValueError(f"another server is at work in {self.folder}: stop it, or serve a copy") from None
 
     def release(self) -> None:
         if self._lock is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,11 @@ class Draw:
     of_places: np.random.Generator
 
 
+def require_class_order(name: str) -> None:
+    if name not in get_args(ClassOrder):
+        raise ValueError(f"unknown class_order {name!r}: use 'label' or 'shuffled'")
+
+
 def draw(labels: Labels, tasks: int, chunk: int, seed: int, class_order: ClassOrder) -> Draw:
     """Checks the arguments that all protocols have, and orders the classes."""
     numbers = _class_numbers(labels)
@@ -39,8 +44,7 @@ def draw(labels: Labels, tasks: int, chunk: int, seed: int, class_order: ClassOr
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if seed < 0:
         raise ValueError(f"seed must be 0 or more, got {seed}")
-    if class_order not in ("label", "shuffled"):
-        raise ValueError(f"unknown class_order {class_order!r}: use 'label' or 'shuffled'")
+    require_class_order(class_order)
     # A generator for each purpose, so that shuffling the classes does not change what the sample order draws.
     of_classes, of_samples, of_places = (
         np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)

@@ -98,6 +98,17 @@ def _outcome_content(outcome: Outcome) -> dict[str, Any]:
     return content | {"runs": [run.folder for run in outcome.runs]}
 
 
+def left_out_runs(item: Item, outcomes: Sequence[Outcome], folder: Path) -> int:
+    """How many finished runs the item's list holds that is about to be replaced by one without them."""
+    try:
+        listed = json.loads((folder / item.name / OUTCOMES).read_text(encoding="utf-8"))
+        before = {str(name) for row in listed for name in row["runs"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    now = {run.folder for outcome in outcomes for run in outcome.runs}
+    return sum(RunFolder(folder / RUNS / name).status() == "finished" for name in before - now)
+
+
 def sources(folder: Path, item: Item) -> list[Path]:
     """The files that say which runs are an item's: its own, else those of all items it is made of."""
     own, parts = folder / item.name / OUTCOMES, [folder / part / OUTCOMES for part in item.made_of]

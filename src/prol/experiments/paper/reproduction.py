@@ -6,10 +6,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from prol.artifacts.folders import require_folder
+from prol.artifacts.folders import at_work_in, require_folder
 from prol.experiments.executors import Executor, OneByOne
 from prol.experiments.paper.carrying_out import Grid, Say
-from prol.experiments.paper.item_files import RUNS, Reproduced, read_outcomes, sources, write_item, write_tables
+from prol.experiments.paper.item_files import (
+    RUNS,
+    Reproduced,
+    left_out_runs,
+    read_outcomes,
+    sources,
+    write_item,
+    write_tables,
+)
 from prol.experiments.paper.items import Item, Want
 from prol.experiments.paper.scale import Scale
 from prol.runs.display import Silent
@@ -48,18 +56,19 @@ def reproduce(
         say(f"{name}: {told if wants else '--methods leaves no row of it'}")
     everything = [want for wants in asked.values() for want in wants]
     pages = _Pages(folder, grid, {item: asked[item.name] for item in items if asked[item.name]}, say)
-    try:
-        say("finding out what each run needs")
-        grid.prepare(everything)
-        pages.write_settled()
-        # All runs in one line: none waits for the longest of another item.
-        with closing(grid.carry_out(everything)) as over:
-            for _ in over:
-                pages.write_settled()
-    except KeyboardInterrupt:
-        pages.write_begun()
-        raise
-    pages.write_rest()
+    with at_work_in(folder):
+        try:
+            say("finding out what each run needs")
+            grid.prepare(everything)
+            pages.write_settled()
+            # All runs in one line: none waits for the longest of another item.
+            with closing(grid.carry_out(everything)) as over:
+                for _ in over:
+                    pages.write_settled()
+        except KeyboardInterrupt:
+            pages.write_begun()
+            raise
+        pages.write_rest()
     return [pages.done[item.name] for item in items if item.name in pages.done]
 
 
@@ -91,8 +100,14 @@ class _Pages:
             raise problem
 
     def _try(self, item: Item) -> None:
+        outcomes = self.grid.outcomes(self.waiting[item])
         try:
-            self.done[item.name] = write_item(item, self.grid.outcomes(self.waiting[item]), self.folder)
+            if left_out := left_out_runs(item, outcomes, self.folder):
+                self.say(
+                    f"{item.name}: finished runs of its earlier table that are not asked for now: {left_out}; they are "
+                    "kept, but the table is without them until all rows and seeds are asked for at once"
+                )
+            self.done[item.name] = write_item(item, outcomes, self.folder)
         except OSError as error:
             self.problems[item.name] = error
             self.say(f"{item.name} cannot be written: {error}")
@@ -113,7 +128,8 @@ def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
     there = [item for item in items if sources(folder, item)]
     if not there:
         raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
-    return [write_tables(item, read_outcomes(folder, item), folder) for item in there]
+    with at_work_in(folder):
+        return [write_tables(item, read_outcomes(folder, item), folder) for item in there]
 
 
 def _say_nothing(line: str) -> None:

@@ -1,0 +1,41 @@
+"""What many runs come to together, written anew after each of them: never a reason to stop those at work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+BESIDE = "side_by_side"
+"""Where a summary holds which runs had others at work beside them, by the names of their folders."""
+
+
+class Writer:
+    """Writes a summary; where the disk will not have it, that is told, and the next run is another chance."""
+
+    def __init__(self, write: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._write, self._say, self._behind = write, say, False
+
+    def write_if_possible(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            if not self._behind:
+                self._say(f"the summary cannot be written, runs go on without it for now: {error}")
+            self._behind = True
+        else:
+            self._behind = False
+
+    def write_at_last(self) -> None:
+        """Raises OSError where it still cannot be written."""
+        if self._behind:
+            self._write()
+
+
+def known_beside(file: Path) -> dict[str, bool]:
+    """Which runs had company, as far as an earlier summary says."""
+    try:
+        known: dict[str, bool] = dict(json.loads(file.read_text(encoding="utf-8"))[BESIDE])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return known

@@ -1,0 +1,119 @@
+"""Experiments that share a folder: one at a time; and summaries that cannot be written while runs are at work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.reproducing import Hear, Noting, Outcomes, small_scale
+from prol.artifacts.folders import at_work_in
+from prol.experiments.comparison import compare
+from prol.experiments.executors import Executor, LocalProcesses, OneByOne
+from prol.experiments.grid import Point, Request, points_of
+from prol.experiments.paper.items import pick
+from prol.experiments.paper.reproduction import render, reproduce
+from prol.experiments.sweep import sweep
+from prol.runs import Plan
+from prol.runs.display import Silent
+from runs.small_runs import small_plan
+
+
+def points(small_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[Point]:
+    settings = {"backbone": small_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
+    return points_of(Request(["ncm"], ["digits"], seeds, grid or {}, settings))
+
+
+def swept(small_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
+    sweep(points(small_vit, [0, 1, 2]), out, executor, say)
+
+
+def compared(small_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
+    compare([small_plan(small_vit)], [0, 1, 2], out, say=say, executor=executor)
+
+
+def reproduced(small_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
+    reproduce(pick(["main"]), small_scale(small_vit), out, executor, say=say)
+
+
+@pytest.mark.parametrize("experiment", [swept, compared, reproduced])
+def test_a_second_experiment_in_a_folder_is_refused_before_it_begins(
+    small_vit: str, tmp_path: Path, experiment: Callable[..., None]
+) -> None:
+    executor = Noting()
+    with at_work_in(tmp_path), pytest.raises(ValueError, match="another process is at work"):
+        experiment(small_vit, tmp_path, executor, lambda _: None)
+    assert executor.asked == []
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    experiment(small_vit, tmp_path, executor, lambda _: None)
+    assert executor.asked
+
+
+def test_tables_are_not_written_beside_a_reproduction(small_vit: str, tmp_path: Path) -> None:
+    reproduced(small_vit, tmp_path, Noting(), lambda _: None)
+    with at_work_in(tmp_path), pytest.raises(ValueError, match="another process is at work"):
+        render(pick(["main"]), tmp_path)
+
+
+class Blocking:
+    """An executor that puts a folder in a summary's place before the first run ends; it goes before that of `until`."""
+
+    def __init__(self, summary: Path, until: int) -> None:
+        self.summary, self.until = summary, until
+
+    def settle(self, pending: dict[Path, Plan], hear: Hear) -> Outcomes:
+        for number, outcome in enumerate(OneByOne(Silent()).settle(pending, hear)):
+            if number == 0:
+                self.summary.unlink()
+                (self.summary / "in the way").mkdir(parents=True)
+            if number == self.until:
+                (self.summary / "in the way").rmdir()
+                self.summary.rmdir()
+            yield outcome
+
+
+@pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])
+def test_a_summary_that_cannot_be_written_stops_no_run(
+    small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
+) -> None:
+    said: list[str] = []
+    experiment(small_vit, tmp_path / "passing", Blocking(tmp_path / "passing" / file, 2), said.append)
+    assert sum("the summary cannot be written, runs go on without it for now" in line for line in said) == 1
+    assert "(3 of 3 runs)" in said[-1]
+    content = json.loads((tmp_path / "passing" / file).read_text())
+    assert content.get("runs_finished", 3) == 3
+    assert len(content.get("rows", [{"seeds": [0, 1, 2]}])[0]["seeds"]) == 3
+    with pytest.raises(OSError, match="directory"):
+        experiment(small_vit, tmp_path / "lasting", Blocking(tmp_path / "lasting" / file, 9), said.append)
+    assert len(list((tmp_path / "lasting").glob("*/result.json"))) == 3
+
+
+def test_a_smaller_sweep_says_what_its_summary_leaves_out(small_vit: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    sweep(points(small_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, OneByOne(Silent()), said.append)
+    assert not any("not asked for now" in line for line in said)
+    sweep(points(small_vit, [1], {"chunk": [5]}), tmp_path, OneByOne(Silent()), said.append)
+    assert any("not asked for now: 3; sweep.json" in line for line in said)
+    assert json.loads((tmp_path / "sweep.json").read_text())["runs_asked"] == 1
+    whole = sweep(points(small_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Noting())
+    assert {run.state for run in whole.runs} == {"finished"}
+
+
+def test_a_smaller_reproduction_says_what_its_table_leaves_out(small_vit: str, tmp_path: Path) -> None:
+    scale, said = small_scale(small_vit), []
+    reproduce(pick(["main"]), scale, tmp_path, say=said.append)
+    assert not any("not asked for now" in line for line in said)
+    reproduce(pick(["main"]), replace(scale, picked={"ncm": {}}), tmp_path, say=said.append)
+    assert sum("not asked for now: 1; they are kept" in line for line in said) == 1
+
+
+def test_a_sweep_remembers_which_runs_had_company(small_vit: str, tmp_path: Path) -> None:
+    first, *others = points(small_vit, [0, 1, 2])
+    sweep([first], tmp_path, LocalProcesses(2))
+    sweep([first, *others], tmp_path, LocalProcesses(2))
+    done = sweep([first, *others], tmp_path, OneByOne(Silent()))
+    beside = json.loads((tmp_path / "sweep.json").read_text())["side_by_side"]
+    assert beside == {run.folder: True for run in done.runs if run.seed > 0}
