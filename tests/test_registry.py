@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +66,61 @@ def test_another_package_adds_a_method_by_an_entry_point(tmp_path: Path, monkeyp
         assert registry.method("strange").name == "strange"
     finally:
         sys.modules.pop("stranger_methods", None)
+
+
+BROKEN = {
+    "missing": ("", "ModuleNotFoundError: No module named 'stranger_methods'"),
+    "of another thing": ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+    "without the name": ("Stranger = 1", "AttributeError: module 'stranger_methods' has no attribute 'Strange'"),
+    "that raises": ("raise RuntimeError('no\\nlicence')", "RuntimeError: no licence"),
+    "of another kind": ("Strange = 1", "TypeError: stranger_methods:Strange is no"),
+}
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A package whose names cannot be loaded is installed; gives the cause."""
+    source, cause = BROKEN[request.param]
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    points = [f"[prol.{group}]\nstrange = stranger_methods:Strange\n" for group in ("methods", "datasets", "protocols")]
+    (info / "entry_points.txt").write_text("\n".join(points))
+    if source:
+        (tmp_path / "stranger_methods.py").write_text(source + "\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield cause
+    sys.modules.pop("stranger_methods", None)
+
+
+@pytest.mark.parametrize("find", [registry.method, registry.dataset, registry.protocol])
+def test_what_a_broken_package_adds_is_refused_with_its_name_and_the_cause(
+    find: Callable[[str], object], broken: str
+) -> None:
+    with pytest.raises(ValueError, match=r"'strange' of the package stranger 1\.0 cannot be loaded") as refusal:
+        find("strange")
+    assert f"from stranger_methods:Strange ({broken}" in str(refusal.value)
+    assert str(refusal.value).endswith("mend or uninstall that package")
+    assert refusal.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("verb", "group"), [("methods", "methods"), ("datasets", "datasets"), ("streams", "protocols")]
+)
+def test_a_broken_package_does_not_hide_the_others(verb: str, group: str, broken: str, command: Any) -> None:
+    code, out, err = command(verb)
+    assert (code, err) == (0, "")
+    assert all(name in out for name in registry.names(group))
+    [told] = [line for line in out.splitlines() if "strange" in line]
+    assert told.startswith(f"{group[:-1]} 'strange' of the package stranger 1.0 cannot be loaded")
+    assert broken in told
+
+
+@pytest.mark.parametrize("arguments", [("methods", "strange"), ("run", "strange", "digits"), ("run", "ncm", "strange")])
+def test_a_command_that_names_what_is_broken_ends_in_one_line(
+    arguments: tuple[str, ...], broken: str, command: Any
+) -> None:
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert broken in err
+    assert err.count("\n") == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,7 +69,19 @@ _BUILT_IN = {
 
 def names(group: str) -> dict[str, str]:
     """Every known name of a group ("methods", "datasets" or "protocols") and where it lives."""
-    return _BUILT_IN[group] | {point.name: point.value for point in entry_points(group=f"prol.{group}")}
+    return _BUILT_IN[group] | {name: point.value for name, point in _added(group).items()}
+
+
+def load_all(group: str) -> tuple[dict[str, Any], list[str]]:
+    """What is behind every name of a group that can be loaded, and a sentence for each that cannot."""
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    for name in names(group):
+        try:
+            found[name] = _resolve(group, name)
+        except ValueError as error:
+            problems.append(str(error))
+    return found, problems
 
 
 def method(name: str) -> type[Learner]:
@@ -96,5 +108,29 @@ def _resolve(group: str, name: str) -> Any:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"unknown {group[:-1]} {name!r}{hint}; known: {', '.join(sorted(known))}")
+    added = _added(group).get(name)
+    if added is not None:
+        return _load(group, added)
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def _added(group: str) -> dict[str, EntryPoint]:
+    """Names that other packages have added."""
+    return {point.name: point for point in entry_points(group=f"prol.{group}")}
+
+
+def _load(group: str, point: EntryPoint) -> Any:
+    """What another package has behind a name. Whatever goes wrong in there, it is that package that needs mending."""
+    try:
+        found = point.load()
+        if not (hasattr(found, "read_options") if group == "methods" else callable(found)):
+            raise TypeError(f"{point.value} is no {'learner' if group == 'methods' else 'function'}")
+    except Exception as error:
+        package = "another package" if point.dist is None else f"the package {point.dist.name} {point.dist.version}"
+        cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(
+            f"{group[:-1]} {point.name!r} of {package} cannot be loaded from {point.value} ({cause}): "
+            "mend or uninstall that package"
+        ) from error
+    return found

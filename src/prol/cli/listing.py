@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def methods(
@@ -15,9 +18,8 @@ def methods(
     from rich.table import Table
 
     from prol import registry
-    from prol.cli.terminal import output
 
-    table = Table(box=SIMPLE)
+    table, problems = Table(box=SIMPLE), list[str]()
     if name is not None:
         import dataclasses
 
@@ -33,11 +35,12 @@ def methods(
     else:
         for title in ("method", "family", "keeps samples", "what it is", "source"):
             table.add_column(title)
-        for known in sorted(registry.names("methods")):
-            kind = registry.method(known)
+        kinds, problems = registry.load_all("methods")
+        for known, kind in sorted(kinds.items()):
             keeps = "yes" if kind.keeps_samples else "no"
-            table.add_row(known, kind.family, keeps, _first_line(kind), kind.citation)
-    output().print(table)
+            family, citation = (getattr(kind, of, "") for of in ("family", "citation"))  # another package may lack them
+            table.add_row(known, family, keeps, _first_line(kind), citation)
+    _show(table, problems)
 
 
 def datasets() -> None:
@@ -46,14 +49,24 @@ def datasets() -> None:
     from rich.table import Table
 
     from prol import registry
-    from prol.cli.terminal import output
 
     table = Table(box=SIMPLE)
     table.add_column("data set")
     table.add_column("what it is")
-    for known in sorted(registry.names("datasets")):
-        table.add_row(known, _first_line(registry.dataset(known)))
-    output().print(table)
+    found, problems = registry.load_all("datasets")
+    for known, open_dataset in sorted(found.items()):
+        table.add_row(known, _first_line(open_dataset))
+    _show(table, problems)
+
+
+def _show(table: Table, problems: list[str]) -> None:
+    """What there is, then what other packages have added but cannot be loaded."""
+    from prol.cli.terminal import output
+
+    console = output()
+    console.print(table)
+    for problem in problems:
+        console.print(problem, soft_wrap=True)
 
 
 def _first_line(thing: object) -> str:

@@ -46,7 +46,10 @@ def streams(
     if dataset is None:
         if plot is not None:
             raise ValueError("--plot draws the stream of a data set: name one, for example `prol streams glyphs`")
-        console.print(_protocol_table())
+        table, problems = _protocol_table()
+        console.print(table)
+        for problem in problems:
+            console.print(problem, soft_wrap=True)
         return
     if plot is not None:
         check_figure_file(plot)
@@ -78,7 +81,8 @@ def streams(
         console.print(f"Plot written to {plot}", soft_wrap=True)
 
 
-def _protocol_table() -> Table:
+def _protocol_table() -> tuple[Table, list[str]]:
+    """The protocols, and what is wrong with those of other packages that cannot be loaded."""
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -89,14 +93,14 @@ def _protocol_table() -> Table:
     table = Table(box=SIMPLE)
     for title in ("protocol", "what it is", "told by default", "its own options (-P)"):
         table.add_column(title)
-    for name in registry.names("protocols"):
-        order = registry.protocol(name)
+    found, problems = registry.load_all("protocols")
+    for name, order in found.items():
         allowed, defaults = describe_options(order), own_arguments(order)
         options = own_arguments(order, SHARED_ARGUMENTS)
         own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in options]
         told = "boundaries, classes" if defaults.get("boundaries") else "nothing"
         table.add_row(name, (order.__doc__ or "").strip().partition("\n")[0], told, "\n".join(own))
-    return table
+    return table, problems
 
 
 def _shown(value: Any) -> str:

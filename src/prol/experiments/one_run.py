@@ -48,9 +48,14 @@ def attempt(plan: Plan, path: Path, display: Display) -> str | None:
 
 
 def sentence_of(error: Exception) -> str:
-    """An error on one line, with its kind unless it is a mistake of the caller; PROL_DEBUG=1 raises it instead."""
+    """An error in words; PROL_DEBUG=1 raises it instead."""
     if os.environ.get("PROL_DEBUG") == "1":
         raise error
+    return in_words(error)
+
+
+def in_words(error: BaseException) -> str:
+    """An error on one line, with its kind unless it is a mistake of the caller."""
     words = " ".join(str(error).split())
     return words if isinstance(error, ValueError | OSError) and words else f"{type(error).__name__}: {words}"
 

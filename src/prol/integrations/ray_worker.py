@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import chdir, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 import prol
-from prol.experiments.one_run import attempt, within
+from prol.experiments.one_run import attempt, in_words, within
 from prol.experiments.told_lines import display_to
 from prol.runs import Plan, RunFolder
 
@@ -61,7 +62,7 @@ def work(errand: Errand) -> Iterator[str | Over]:
         return
     told: SimpleQueue[str | Over] = SimpleQueue()
     # The run has a thread of its own, so that its lines can leave while it works.
-    Thread(target=lambda: told.put(Over(_settle(errand, told))), daemon=True).start()
+    Thread(target=_work_aside, args=(errand, told), daemon=True).start()
     while True:
         word = told.get()
         yield word
@@ -92,6 +93,18 @@ def source_sha256() -> str:
     for file in sorted(root.rglob("*.py")):
         digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+def _work_aside(errand: Errand, told: SimpleQueue[str | Over]) -> None:
+    """However the run ends, its last word is told: whoever listens waits for nothing else."""
+    try:
+        problem = _settle(errand, told)
+    except BaseException as error:
+        if os.environ.get("PROL_DEBUG") == "1":  # here nobody would see what is raised
+            for line in "".join(traceback.format_exception(error)).splitlines():
+                told.put(line)
+        problem = in_words(error)
+    told.put(Over(problem))
 
 
 def _settle(errand: Errand, told: SimpleQueue[str | Over]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,16 @@ from prol.integrations.trackers.memory import Memory
 from prol.integrations.trackers.readings import flat_settings
 from prol.runs import RunInView
 
-_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_DATABRICKS_ENDPOINT_HTTP_RETRY_TIMEOUT": "30",
+}
 """A run waits for each request; MLflow's own patience with a server that has gone is minutes."""
+_WORDS = ("databricks", "databricks-uc", "uc")
+"""Whole addresses to MLflow, though they look like the names of folders."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""Of two characters at least: one alone is a drive of Windows."""
 _LONGEST = 500
 """Characters of a setting; older servers take no more."""
 
@@ -23,7 +32,8 @@ class MLflow(Tracker):
     """Metrics, parameters and tags of a run; no model is uploaded, the tag `folder` says where it lies.
 
     Args:
-        uri: a tracking server (http://...) or a folder; MLFLOW_TRACKING_URI by default, else RUN/mlflow.
+        uri: a tracking server (http://...), another address that MLflow knows (databricks) or a folder;
+            MLFLOW_TRACKING_URI by default, else RUN/mlflow.
         experiment: under which name the run appears.
     """
 
@@ -40,8 +50,7 @@ class MLflow(Tracker):
 
 class _Run(Book):
     def __init__(self, uri: str, experiment: str, run: RunInView) -> None:
-        if "://" not in uri:
-            uri = Path(uri.removeprefix("file:")).expanduser().resolve().as_uri()
+        uri = _address(uri)
         for name, value in _PATIENCE.items():
             os.environ.setdefault(name, value)
         if uri.startswith("file:"):
@@ -101,3 +110,11 @@ class _Run(Book):
 
     def close(self, finished: bool) -> None:
         self.client.set_terminated(self.run_id, status="FINISHED" if finished else "KILLED")
+
+
+def _address(uri: str) -> str:
+    """What MLflow takes as an address, as it is; else a folder."""
+    is_path = uri.startswith("file:") or not _SCHEME.match(uri)
+    if "://" in uri or uri in _WORDS or not is_path:
+        return uri
+    return Path(uri.removeprefix("file:")).expanduser().resolve().as_uri()

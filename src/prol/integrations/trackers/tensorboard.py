@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from prol.integrations.trackers.base import EVERY, Book, Tracker
+from prol.integrations.trackers.own_folder import own_folder
 from prol.integrations.trackers.readings import flat_settings
-from prol.runs import RunInView
+from prol.runs import RunFolder, RunInView
 
 _SETTINGS = "settings"
 
@@ -17,7 +18,8 @@ class TensorBoard(Tracker):
     """Look at it with `tensorboard --logdir runs`.
 
     Args:
-        folder: where event files go; RUN/tensorboard by default. A run that goes on adds a file to those there.
+        folder: where event files go, in a folder of the run's name; RUN/tensorboard by default. A run that goes on
+            adds a file to its own, another one of the same name has NAME-2.
     """
 
     name: ClassVar[str] = "tensorboard"
@@ -28,8 +30,10 @@ class TensorBoard(Tracker):
         self.folder = folder
 
     def open(self, run: RunInView) -> Book:
-        place = run.folder / "tensorboard" if self.folder is None else Path(self.folder) / run.folder.resolve().name
-        return _EventFiles(place, run)
+        if self.folder is None:
+            return _EventFiles(run.folder / "tensorboard", run)
+        shared = Path(self.folder)
+        return _EventFiles(own_folder(shared, run, self.name, lambda place: _was_begun_by(run, place)), run)
 
 
 class _EventFiles(Book):
@@ -37,12 +41,12 @@ class _EventFiles(Book):
         from torch.utils.tensorboard import SummaryWriter
 
         self.settings = flat_settings(run.config)
-        self.before, told = _written(place) if place.is_dir() else ({}, False)
+        self.before, told = _written(place) if place.is_dir() else ({}, "")
         self.writer = SummaryWriter(str(place))
         if not told:
             rows = [f"| {name} | `{value}` |" for name, value in self.settings.items()]
             table = "\n".join(["| setting | value |", "|---|---|", *rows])
-            self.writer.add_text(_SETTINGS, f"Run folder: `{run.folder.resolve()}`\n\n{table}", 0)
+            self.writer.add_text(_SETTINGS, f"{_heading(run)}\n\n{table}", 0)
 
     def last_steps(self) -> dict[str, int]:
         return self.before
@@ -61,12 +65,25 @@ class _EventFiles(Book):
         self.writer.close()
 
 
-def _written(place: Path) -> tuple[dict[str, int], bool]:
-    """The last step of each number in event files, and whether the settings are there."""
+def _heading(run: RunInView) -> str:
+    return f"Run folder: `{run.folder.resolve()}`"
+
+
+def _written(place: Path) -> tuple[dict[str, int], str]:
+    """The last step of each number in event files, and the settings, empty if they are not there."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found = EventAccumulator(str(place), size_guidance={"scalars": 1, "tensors": 1})
     found.Reload()
     tags = found.Tags()
     last = {name: events[-1].step for name in tags["scalars"] if (events := found.Scalars(name))}
-    return last, any(tag.startswith(_SETTINGS) for tag in tags["tensors"])
+    texts = [found.Tensors(tag)[-1].tensor_proto for tag in tags["tensors"] if tag.startswith(_SETTINGS)]
+    return last, texts[0].string_val[0].decode() if texts else ""
+
+
+def _was_begun_by(run: RunInView, place: Path) -> bool:
+    """Whether event files are of this run, and not of an earlier one whose folder was removed to make room for it."""
+    ends = [file.stat().st_mtime for file in place.glob("*tfevents*")]
+    if not ends or max(ends) < RunFolder(run.folder).config.stat().st_mtime:
+        return False
+    return _written(place)[1].startswith(f"{_heading(run)}\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, ClassVar, Literal, cast
 
 from prol.integrations.trackers.base import EVERY, Book, Tracker
 from prol.integrations.trackers.memory import Memory
+from prol.integrations.trackers.wandb_service import SERVICE
 from prol.runs import RunInView
 
 _STEP = "chunk"
@@ -62,15 +64,15 @@ class _Run(Book):
         if known.get("open") and how.mode == "offline":
             known["last"] = {}  # a killed process: what their service had not written is lost, better told twice
         self.known = known | {"open": True}
-        self.alone = wandb.run is None
-        try:
+        SERVICE.begin()
+        with ExitStack() as undone:
+            undone.callback(SERVICE.end)
             self.run = self._begin(how, run)
-        except BaseException:
-            self._end_service()
-            raise
-        self.memory.write(self.known)
-        self.run.define_metric(_STEP)
-        self.run.define_metric("*", step_metric=_STEP)
+            undone.callback(self.run.finish, exit_code=1)
+            self.memory.write(self.known)
+            self.run.define_metric(_STEP)
+            self.run.define_metric("*", step_metric=_STEP)
+            undone.pop_all()
 
     def _begin(self, how: WeightsAndBiases, run: RunInView) -> Any:
         return self.wandb.init(
@@ -113,12 +115,7 @@ class _Run(Book):
             self.run.finish(exit_code=0 if finished else 1)
             self.memory.write(self.known | {"open": False})
         finally:
-            self._end_service()
-
-    def _end_service(self) -> None:
-        """Their service process would outlive the run; where somebody else has a run too, it is theirs to end."""
-        if self.alone:
-            self.wandb.teardown()
+            SERVICE.end()
 
 
 def _require_key() -> None:
