@@ -155,6 +155,7 @@ def test_a_row_that_failed_makes_the_command_fail_and_the_rest_is_there(
         (("files", "digit"), "unknown dataset 'digit'; did you mean 'digits'?"),
         (("files", ".", "--data", "x"), "'.' is a folder already: leave out --data"),
         (("show", "nowhere.json"), "nowhere.json does not exist"),
+        (("show", "."), ". is a folder: give a file that `prol bench ... --out FILE` wrote"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_with_exit_code_2(
@@ -189,9 +190,50 @@ def test_new_sizes_are_measured_on_a_gpu_only(capsys: pytest.CaptureFixture[str]
     assert "on a GPU only" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("inside", ["{", "[]", '{"format": 99, "bench": "speed"}'])
+@pytest.mark.parametrize("inside", ["{", "[]", '{"format": 99, "bench": "speed"}', '{"format": 1, "bench": ["speed"]}'])
 def test_a_file_without_measurements_is_refused(command, tmp_path: Path, inside: str) -> None:
     (tmp_path / "it.json").write_text(inside)
     code, _, errors = command("bench", "show", str(tmp_path / "it.json"))
     assert code == 2
     assert "is damaged" in errors or "holds no measurements" in errors
+
+
+@pytest.mark.parametrize("name", sorted({file.name for file in SPEED.glob("*.json")} - {"h200_frozen_pass.json"}))
+def test_a_file_that_lacks_something_is_shown_or_said_to_be_damaged(command, tmp_path: Path, name: str) -> None:
+    """Each key of the file and of its first row is taken away, and then is a list."""
+    whole, damaged = json.loads((SPEED / name).read_text()), 0
+    keys = [(key,) for key in whole if key not in ("format", "bench")] + [("rows", 0, key) for key in whole["rows"][0]]
+    for *above, last in keys:
+        for value in (None, []):
+            content = json.loads(json.dumps(whole))
+            inner = content
+            for key in above:
+                inner = inner[key]
+            if value is None:
+                del inner[last]
+            else:
+                inner[last] = value
+            (tmp_path / "it.json").write_text(json.dumps(content))
+            code, _, errors = command("bench", "show", str(tmp_path / "it.json"))
+            if code:
+                damaged += 1
+                assert (code, errors.count("\n")) == (2, 1)
+                assert "it.json is damaged or of another version of prol (" in errors
+                assert "measure again with `prol bench" in errors
+    assert damaged
+
+
+def test_a_picture_of_damaged_measurements_is_refused(command, tmp_path: Path) -> None:
+    row = {"median": 0.1, "low": 0.1, "high": 0.1}
+    content = {
+        "format": 1,
+        "bench": "growth",
+        "versions": {"torch": "2"},
+        "machine": {"device": "cpu", "processor": "some", "threads": 1},
+        "settings": {},
+        "rows": [{"classes": 10, "train": row, "predict": row, "memory_bytes": 5, "memory": "all"}],
+    }
+    (tmp_path / "it.json").write_text(json.dumps(content))
+    code, _, errors = command("bench", "show", str(tmp_path / "it.json"), "--plot", str(tmp_path / "it.png"))
+    assert code == 2
+    assert "it.png cannot be drawn: what was measured is damaged or of another version of prol (no 'images')" in errors

@@ -195,7 +195,7 @@ def test_runs_of_one_name_with_other_options_are_told_apart_and_doubles_count_on
     again = write_run(tmp_path / "again" / "ncm-seed1", 1, options={"distance": "cosine"})
     sections, doubles = sections_of(find_runs([tmp_path, tmp_path / "again"]))
     names = {row.name: row.seeds for row in sections[0].rows}
-    assert names == {"ncm (distance cosine)": (0, 1), "ncm (distance euclidean)": (0,)}
+    assert names == {"ncm": (0, 1), "ncm:distance=euclidean": (0,)}
     assert [(one.run, one.reason) for one in doubles] == [
         (str(tmp_path / "ncm-digits-seed1"), f"it has method, options, stream and seed of {again}")
     ]

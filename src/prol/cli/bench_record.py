@@ -100,7 +100,10 @@ def print_content(content: dict[str, Any], plot: Path | None) -> None:
     console = output()
     console.print(bench_tables(content))
     if plot is not None:
-        plot_bench(content, plot)
+        try:
+            plot_bench(content, plot)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{plot} cannot be drawn: what was measured {_damaged(error)}") from error
         console.print(f"Plot written to {plot}", soft_wrap=True)
 
 
@@ -135,15 +138,31 @@ def open_images(word: str, data: str | None, options: list[str]) -> Dataset:
 
 
 def read_content(file: Path) -> dict[str, Any]:
-    """A file that `--out` wrote."""
+    """A file that `--out` wrote, with all that its tables need."""
     from prol.bench.machine import FORMAT
+    from prol.report.bench_table import bench_tables, require_table
 
     if not file.is_file():
-        raise FileNotFoundError(f"{file} does not exist: give a file that `prol bench ... --out FILE` wrote")
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{file} {what}: give a file that `prol bench ... --out FILE` wrote")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is damaged: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT or "bench" not in content:
-        raise ValueError(f"{file} holds no measurements of this version of prol")
+    whole = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("bench"), str)
+    if not whole:
+        raise ValueError(
+            f"{file} holds no measurements of this version of prol: "
+            "give a file that `prol bench ... --out FILE` wrote, or measure again"
+        )
+    require_table(content["bench"])
+    try:
+        bench_tables(content)
+    except Exception as error:  # strange files fail in strange ways
+        raise ValueError(f"{file} {_damaged(error)}") from error
     return content
+
+
+def _damaged(error: Exception) -> str:
+    missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return f"is damaged or of another version of prol ({missing}): measure again with `prol bench ... --out FILE`"

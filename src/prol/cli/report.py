@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
@@ -24,27 +27,59 @@ def report(
     """
     from prol.cli.terminal import output
     from prol.report.figures import require_matplotlib
-    from prol.report.page import counted, find_runs, sections_of, write_page
+    from prol.report.page import counted, find_runs, printable, sections_of, write_page
     from prol.report.page import export as write_exports
 
     console = output()
     require_matplotlib()
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"cannot write the page to {out}: its name must end in .html")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"cannot write the page to {out}: the folder {out.parent} does not exist")
-    if export is not None and export.exists() and not export.is_dir():
-        raise ValueError(f"cannot export to {export}: it is a file, give a folder")
+    _require_page(out)
+    if export is not None:
+        _require_exports(export)
     found = find_runs(runs)
     sections, doubles = sections_of(found)
     left_out = [*found.left_out, *doubles]
     for one in left_out:
-        console.print(f"left out: {one.run}: {one.reason}", soft_wrap=True)
-    write_page(sections, left_out, out)
+        console.print(f"left out: {printable(one.run)}: {printable(one.reason)}", soft_wrap=True)
+    with _told_plainly(f"cannot write the page to {out}", "--out"):
+        write_page(sections, left_out, out)
     count = sum(len(one) for section in sections for one in section.runs_of.values())
     console.print(
         f"Report of {counted(count, 'run')} on {counted(len(sections), 'stream')} written to {out}", soft_wrap=True
     )
     if export is not None:
-        written = write_exports(sections, export)
+        with _told_plainly(f"cannot export to {export}", "--export"):
+            written = write_exports(sections, export)
         console.print(f"{len(written)} pictures and tables written to {export}", soft_wrap=True)
+
+
+def _require_page(out: Path) -> None:
+    """What would keep the page from being written is told before anything is read."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"cannot write the page to {out}: its name must end in .html")
+    with _told_plainly(f"cannot write the page to {out}", "--out"):
+        if out.is_dir():
+            raise ValueError(f"cannot write the page to {out}: it is a folder, give a file that ends in .html")
+        if not out.parent.is_dir():
+            missing = f"the folder {out.parent} does not exist, make it or"
+            what = f"{out.parent} is a file," if out.parent.exists() else missing
+            raise ValueError(f"cannot write the page to {out}: {what} choose another --out")
+        TemporaryFile(dir=out.parent).close()
+
+
+def _require_exports(folder: Path) -> None:
+    """The folder itself may be missing; the nearest one that is there must take files."""
+    with _told_plainly(f"cannot export to {folder}", "--export"):
+        above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not above.is_dir():
+            raise ValueError(f"cannot export to {folder}: {above} is a file, give a folder")
+        TemporaryFile(dir=above).close()
+
+
+@contextmanager
+def _told_plainly(problem: str, option: str) -> Iterator[None]:
+    """An error of the system as a sentence that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OSError(f"{problem}: {reason}; choose another {option}") from error

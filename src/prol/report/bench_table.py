@@ -13,10 +13,15 @@ Content = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 
+def require_table(bench: str) -> None:
+    """Refuses kinds of measurements that are not known."""
+    if bench not in _TABLES:
+        raise ValueError(f"measurements of {bench!r} have no table; those of {', '.join(_TABLES)} do")
+
+
 def bench_tables(content: Content) -> Group:
     """What was measured and on what, the rows, and what failed."""
-    if content["bench"] not in _TABLES:
-        raise ValueError(f"measurements of {content['bench']!r} have no table; those of {', '.join(_TABLES)} do")
+    require_table(content["bench"])
     titles, cells = _TABLES[content["bench"]]
     table = Table(box=SIMPLE)
     for number, title in enumerate(titles):

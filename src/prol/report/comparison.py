@@ -114,6 +114,7 @@ def _most(footprints: list[Content]) -> dict[str, dict[str, int]]:
     return {
         name: {unit: max(footprint[name][unit] for footprint in footprints) for unit in ("count", "bytes")}
         for name in footprints[0]
+        if all(name in footprint for footprint in footprints)
     }
 
 

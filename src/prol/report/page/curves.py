@@ -9,7 +9,7 @@ from typing import Any
 
 from prol.report.comparison import Spread
 from prol.report.figures import COLOURS, LINE, MARKERS
-from prol.report.page.reading import ReadRun
+from prol.report.page.found import ReadRun
 from prol.report.page.sections import Section
 from prol.report.page.tables import history_of
 from prol.report.picture import Picture, short, whole_numbers, written_by

@@ -11,12 +11,13 @@ from html import escape
 from pathlib import Path
 
 from prol.artifacts.atomic import write_file
+from prol.report.page.found import LeftOut
 from prol.report.page.inline_svg import inline_svg
 from prol.report.page.parts import Part, best_line, parts_of
-from prol.report.page.reading import LeftOut
-from prol.report.page.sections import Section, printable
+from prol.report.page.sections import Section
 from prol.report.page.style import SCRIPT, STYLE
 from prol.report.page.table import as_html
+from prol.report.page.wording import printable
 from prol.report.picture import Picture
 
 _MEASURES = {

@@ -12,6 +12,7 @@ from prol.report.page.curves import anytime_curves, history_curves
 from prol.report.page.pictures import matrix_pictures, speed_picture, stream_picture, stream_words
 from prol.report.page.sections import Section
 from prol.report.page.table import Table
+from prol.report.page.wording import printable
 from prol.report.picture import Picture
 
 MATRICES_SHOWN = 3
@@ -129,7 +130,9 @@ def _speed(section: Section) -> Part:
 
 def _timed_on(section: Section) -> list[str]:
     """A sentence, where the files say it."""
-    hardware = {name: {one for run in runs for one in run.files.hardware} for name, runs in section.runs_of.items()}
+    hardware = {
+        name: {printable(one) for run in runs for one in run.files.hardware} for name, runs in section.runs_of.items()
+    }
     known = sorted(set().union(*hardware.values()))
     if not known:
         return []
@@ -143,7 +146,7 @@ def _timed_on(section: Section) -> list[str]:
 
 def _notes(section: Section) -> list[str]:
     notes = section.first.files.config["dataset"].get("notes") or []
-    return [f"Note on the data: {note}" for note in notes]
+    return [f"Note on the data: {printable(note)}" for note in notes]
 
 
 def best_line(section: Section) -> str:

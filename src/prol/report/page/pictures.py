@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from prol.report.comparison import Content
 from prol.report.figures import BLUE, COLOUR_MAP, INK, ORANGE
-from prol.report.page.reading import ReadRun
-from prol.report.page.sections import Section, printable
+from prol.report.page.found import ReadRun
+from prol.report.page.sections import Section
 from prol.report.page.tables import task_sizes
+from prol.report.page.wording import printable
 from prol.report.picture import Picture, short, written_by
 from prol.report.stream_plot import draw_presence, height_of, name_classes
 

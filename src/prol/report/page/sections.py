@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 from prol.report.comparison import (
     Content,
     Row,
-    RunFiles,
     compare_runs,
     describe_stream,
     from_scratch,
@@ -20,9 +18,10 @@ from prol.report.comparison import (
     stream_differences,
     stream_settings,
 )
-from prol.report.page.reading import Found, LeftOut, ReadRun
+from prol.report.page.found import Found, LeftOut, ReadRun
+from prol.report.page.names import names_of
+from prol.report.page.wording import printable, setting, written
 
-_LONGEST_HASH, _LONGEST_LIST = 12, 8
 _IMPLIED = ("dataset.labels_sha256", "dataset.train_images", "dataset.test_images", "dataset.classes")
 """What differs because something else does."""
 
@@ -59,11 +58,6 @@ def sections_of(found: Found) -> tuple[list[Section], list[LeftOut]]:
     return sections, doubles
 
 
-def printable(text: object) -> str:
-    """Names come from strangers' files: none may turn the direction of text or break a picture's file."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text))
-
-
 def _grouped(runs: Sequence[ReadRun], key: Callable[[ReadRun], str]) -> list[list[ReadRun]]:
     groups: dict[str, list[ReadRun]] = {}
     for run in runs:
@@ -86,11 +80,11 @@ def _by_stream(runs: Sequence[ReadRun]) -> list[list[ReadRun]]:
 
 
 def _stream_key(run: ReadRun) -> str:
-    return json.dumps(stream_settings(run.files.config), sort_keys=True, default=str)
+    return written(stream_settings(run.files.config))
 
 
 def _method_key(run: ReadRun) -> str:
-    return json.dumps(own_settings(run.files.config), sort_keys=True, default=str)
+    return written(own_settings(run.files.config))
 
 
 def _without_doubles(runs: Sequence[ReadRun], doubles: list[LeftOut]) -> list[ReadRun]:
@@ -106,26 +100,12 @@ def _without_doubles(runs: Sequence[ReadRun], doubles: list[LeftOut]) -> list[Re
 def _named(runs: Sequence[ReadRun]) -> list[ReadRun]:
     """Gives runs of one method with the same options one name, and others another."""
     groups = _grouped(runs, _method_key)
-    names = [printable(_own_name(group[0].files)) for group in groups]
-    for name in {name for name in names if names.count(name) > 1}:
-        alike = [number for number, other in enumerate(names) if other == name]
-        settings = [own_settings(groups[number][0].files.config) for number in alike]
-        for number, difference in zip(alike, _differences(settings), strict=True):
-            names[number] = f"{name} ({printable(difference)})"
+    names = names_of([[run.files for run in group] for group in groups])
     return [
         replace(run, files=replace(run.files, label=name))
         for name, group in zip(names, groups, strict=True)
         for run in group
     ]
-
-
-def _own_name(files: RunFiles) -> str:
-    """As the folder of a comparison has it; a folder that `prol run` named says nothing but the method."""
-    config = files.config
-    usual = f"{config['method']}-{config['dataset']['name']}-seed{config['seed']}"
-    if re.fullmatch(rf"{re.escape(usual)}(-\d+)?", files.folder):
-        return str(config["method"])
-    return files.name
 
 
 def _told_apart(streams: Sequence[Sequence[ReadRun]]) -> list[str]:
@@ -156,42 +136,13 @@ def _not_taken(title: str, taken: Sequence[str]) -> str:
 def _unusual(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """For each of some settings, those values that most of them do not have."""
     names = sorted({name for one in settings for name in one})
-    usual = {name: Counter(_written(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
+    usual = {name: Counter(written(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
     said = []
     for one in settings:
-        unlike = [name for name in names if _written(one.get(name)) != usual[name]]
+        unlike = [name for name in names if written(one.get(name)) != usual[name]]
         plain = [name for name in unlike if name not in _IMPLIED]
-        said.append(", ".join(_setting(name, one) for name in plain or unlike))
+        said.append(", ".join(setting(name, one) for name in plain or unlike))
     return said
-
-
-def _differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each of some settings, those values in which they are not all alike."""
-    names = sorted({name for one in settings for name in one})
-    unlike = [name for name in names if len({_written(one.get(name)) for one in settings}) > 1]
-    return [", ".join(_setting(name, one) for name in unlike) for one in settings]
-
-
-def _setting(name: str, settings: Mapping[str, Any]) -> str:
-    return f"{name.rpartition('.')[2].replace('_', ' ')} {shown(settings.get(name))}"
-
-
-def _written(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def shown(value: Any) -> str:
-    """A number or word as it is, a hash by its beginning, a long list by its length.
-
-    >>> shown(None), shown(True), shown([1, 2]), shown([0.1] * 100), shown("63fb1a20a19ea6abb750c3b2665615ce")
-    ('none', 'true', '[1, 2]', '100 values', '63fb1a20a19e')
-    """
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list) and len(value) > _LONGEST_LIST:
-        return f"{len(value)} values"
-    text = str(value)
-    return text[:_LONGEST_HASH] if re.fullmatch(r"[0-9a-f]{32,}", text) else text
 
 
 def _file_name(title: str, taken: set[str]) -> str:

@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from prol.report.comparison import Row, Spread
-from prol.report.page.reading import ReadRun
-from prol.report.page.sections import Section, printable, shown
+from prol.report.page.found import ReadRun
+from prol.report.page.sections import Section
 from prol.report.page.table import NOT_KNOWN, Cell, Table, number, size, spread, words, yes
+from prol.report.page.wording import printable, shown
 
 BESIDE = "*"
 
@@ -151,7 +152,7 @@ def told(section: Section) -> Table:
             [
                 words(row.name),
                 *(yes(said.get(fact)) for fact in facts),
-                words(said.get("passes_over_the_data", NOT_KNOWN)),
+                words(printable(said.get("passes_over_the_data", NOT_KNOWN))),
                 size(row.footprint["samples_stored"]["count"], "", "none"),
             ]
         )
@@ -198,14 +199,15 @@ def stream_settings(section: Section) -> Table:
 
 
 def method_settings(section: Section) -> Table:
-    """The options of each method, and where its runs lie."""
+    """Which method each row is, with which options, and where its runs lie."""
     rows = []
     for row in section.rows:
         runs = section.runs_of[row.name]
         places = ", ".join(printable(run.place) for run in runs)
-        rows.append([words(row.name), words(printable(_options(row.options) or "none")), words(places)])
-    titles = ["method", "options", "runs"]
-    return Table("options", "Options of each method, all of them", titles, rows, words=titles[1:])
+        options = printable(_options(row.options) or "none")
+        rows.append([words(row.name), words(printable(row.method)), words(options), words(places)])
+    titles = ["row", "method", "options", "runs"]
+    return Table("options", "Method and options of each row, all of them", titles, rows, words=titles[1:])
 
 
 def _options(options: Mapping[str, Any]) -> str:

@@ -1,0 +1,95 @@
+"""Where a report looks for runs, and what it takes from the folder above them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from prol.report.page import find_runs, sections_of
+from report.run_folders import write_run
+
+
+def test_runs_behind_links_are_found_once_and_circles_end(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "elsewhere" / "ncm-seed0")
+    many = tmp_path / "elsewhere" / "many"
+    write_run(many / "ncm-seed1", 1)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one").symlink_to(run)
+    (folder / "many").symlink_to(many)
+    (folder / "again").symlink_to(folder)
+    (many / "up").symlink_to(tmp_path)
+    (folder / "circle").symlink_to(folder / "circle")
+    (folder / "nowhere").symlink_to(folder / "missing")
+    found = find_runs([folder])
+    assert sorted(run.files.config["seed"] for run in found.runs) == [0, 1]
+    assert found.left_out == []
+
+
+def test_a_run_whose_file_is_a_broken_link_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "ncm-seed0")
+    broken = tmp_path / "ncm-seed1"
+    broken.mkdir()
+    (broken / "config.json").symlink_to(broken / "config.json")
+    found = find_runs([tmp_path])
+    assert [(one.run, one.reason.partition(",")[0]) for one in found.left_out] == [
+        (str(broken), "it has no config.json")
+    ]
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named_and_the_rest_is_found(tmp_path: Path) -> None:
+    write_run(tmp_path / "a-seed0")
+    write_run(tmp_path / "z-seed1", 1)
+    # So deep that its path is longer than the system takes, which holds for every user.
+    inside = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=inside)
+        deeper = os.open("d" * 250, os.O_RDONLY, dir_fd=inside)
+        os.close(inside)
+        inside = deeper
+    os.close(inside)
+    found = find_runs([tmp_path])
+    assert [run.files.config["seed"] for run in found.runs] == [0, 1]
+    assert [one.reason for one in found.left_out] == ["it cannot be looked into: File name too long"]
+
+
+def test_a_folder_without_permission_is_named_and_the_rest_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "a-seed0")
+    (tmp_path / "closed").mkdir()
+    write_run(tmp_path / "z-seed1", 1)
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> object:
+        if path.name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    found = find_runs([tmp_path])
+    assert [run.files.config["seed"] for run in found.runs] == [0, 1]
+    assert [(one.run, one.reason) for one in found.left_out] == [
+        (str(tmp_path / "closed"), "it cannot be looked into: Permission denied")
+    ]
+
+
+@pytest.mark.parametrize("summary", ["comparison.json", "sweep.json"])
+def test_runs_that_had_company_are_known_from_the_file_above(tmp_path: Path, summary: str) -> None:
+    write_run(tmp_path / "ncm-seed0")
+    write_run(tmp_path / "slda-seed0", method="slda")
+    (tmp_path / summary).write_text(json.dumps({"side_by_side": {"ncm-seed0": True, "slda-seed0": False}}))
+    sections, _ = sections_of(find_runs([tmp_path]))
+    assert {row.name: row.side_by_side for row in sections[0].rows} == {"ncm": True, "slda": False}
+
+
+@pytest.mark.parametrize("inside", ["{", "[]", "{}", '{"side_by_side": ["ncm-seed0"]}'])
+def test_a_strange_file_above_says_nothing(tmp_path: Path, inside: str) -> None:
+    write_run(tmp_path / "ncm-seed0")
+    (tmp_path / "comparison.json").write_text(inside)
+    assert [run.files.side_by_side for run in find_runs([tmp_path]).runs] == [False]
+    (tmp_path / "sweep.json").write_text(json.dumps({"side_by_side": {"ncm-seed0": True}}))
+    assert [run.files.side_by_side for run in find_runs([tmp_path]).runs] == [True]
