@@ -70,6 +70,20 @@ def test_without_such_a_row_every_option_that_differs_is_named(tmp_path: Path) -
     assert set(rows_of(tmp_path)) == {"ncm:distance=cosine", "ncm:distance=euclidean", "slda"}
 
 
+def test_what_most_rows_of_a_method_have_is_not_named(tmp_path: Path) -> None:
+    usual = {"ablation": "none", "length": 5, "lr": 0.05}
+    for number, own in enumerate(({}, {"length": 3}, {"length": 7}, {"ablation": "keys", "length": 9})):
+        write_run(tmp_path / f"mine-{number}", method="prol", options=usual | own)
+    write_run(tmp_path / "mine-4", 1, method="prol", options=usual | {"length": 5, "ablation": "norms"})
+    assert set(rows_of(tmp_path)) == {
+        "prol",
+        "prol:length=3",
+        "prol:length=7",
+        "prol:ablation=keys,length=9",
+        "prol:ablation=norms",
+    }
+
+
 def test_a_folder_that_says_something_else_than_its_run_is_not_believed(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-distance=cosine-seed0", options=EUCLIDEAN)
     write_run(tmp_path / "slda-seed0", options=COSINE)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from prol.report.comparison import RunFiles, own_settings
-from prol.report.page.wording import printable, setting, shown, unlike_names
+from prol.report.page.wording import printable, setting, shown, unlike_names, written
 
 
 def names_of(groups: Sequence[Sequence[RunFiles]]) -> list[str]:
@@ -86,9 +87,21 @@ def _same(text: str, value: Any) -> bool:
 
 
 def _told(files: RunFiles, groups: Sequence[Sequence[RunFiles]], spelt: Sequence[str | None]) -> str:
-    """The options that tell it from the row called by the method alone, or, without such a row, from all others."""
+    """The options that tell it from the row called by the method alone; without such a row, from its usual rows."""
     method, options = files.config["method"], files.config["options"]
     plain = [group[0].config["options"] for group, name in zip(groups, spelt, strict=True) if name == method]
-    others = plain[:1] or [group[0].config["options"] for group in groups if group[0].config["method"] == method]
-    told = [name for name in unlike_names([options, *others]) if name in options]
+    rows = plain[:1] or [group[0].config["options"] for group in groups if group[0].config["method"] == method]
+    unlike = [name for name in unlike_names([options, *rows]) if name in options]
+    told = [name for name in unlike if _usual(name, rows) != written(options[name])]
     return f"{method}:{','.join(f'{name}={shown(options[name])}' for name in told)}" if told else str(method)
+
+
+def _usual(name: str, rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The value that more rows have than any other, None where several are as frequent.
+
+    >>> rows = [{"lr": 0.1}, {"lr": 0.1}, {"lr": 0.5}]
+    >>> _usual("lr", rows), _usual("lr", rows[1:])
+    ('0.1', None)
+    """
+    first, *others = Counter(written(row.get(name)) for row in rows).most_common(2)
+    return None if others and others[0][1] == first[1] else first[0]
