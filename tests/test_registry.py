@@ -73,6 +73,7 @@ BROKEN = {
     "of another thing": ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
     "without the name": ("Stranger = 1", "AttributeError: module 'stranger_methods' has no attribute 'Strange'"),
     "that raises": ("raise RuntimeError('no\\nlicence')", "RuntimeError: no licence"),
+    "that ends the program": ("raise SystemExit('no licence')", "SystemExit: no licence"),
     "of another kind": ("Strange = 1", "TypeError: stranger_methods:Strange is no"),
 }
 

@@ -126,7 +126,7 @@ def _load(group: str, point: EntryPoint) -> Any:
         found = point.load()
         if not (hasattr(found, "read_options") if group == "methods" else callable(found)):
             raise TypeError(f"{point.value} is no {'learner' if group == 'methods' else 'function'}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         package = "another package" if point.dist is None else f"the package {point.dist.name} {point.dist.version}"
         cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(

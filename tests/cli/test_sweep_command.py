@@ -65,6 +65,22 @@ def test_flags_replace_what_the_file_says(command, tmp_path: Path) -> None:
     assert "tasks=5" in text
 
 
+def test_axes_of_a_file_go_with_what_flags_replace(command, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "methods = ['prol', 'head_only']\ndatasets = ['digits']\nseeds = [0]\n"
+        "[grid]\nprol.length = [2, 3]\nhead_only.lr = [0.01, 0.1]\nprotocol.minor = [5, 10]\n"
+        "[settings]\nprotocol = 'blurry'\n"
+    )
+    asked = ("sweep", "--file", str(file), "--out", str(tmp_path / "out"), "--dry-run")
+    assert "8 runs in" in command(*asked).out
+    text = command(*asked, "head_only", "--grid", "lr=0.5", "--protocol", "disjoint").out
+    assert "head_only-lr=0.5-digits-seed0" in text
+    assert "1 runs in" in text
+    file.write_text("methods = ['ncm']\ndatasets = ['digits']\n[grid]\nprool.length = [2, 3]\n")
+    assert "'prool' is no method of this sweep" in command(*asked).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -80,6 +96,7 @@ def test_flags_replace_what_the_file_says(command, tmp_path: Path) -> None:
         (("ncm", "digits", "--grid", "class_order=label,lable"), "unknown class_order 'lable'"),
         (("ncm", "digits", "--grid", "precision=float32,float16"), "precision 'float16' is not known"),
         (("ncm", "digits", "--grid", "backbone=builtin,builtout"), "builtout"),
+        (("ncm", "digits", "--backbone", "vit_tiny_patch16_224@random:x"), "take a whole number as seed, got 'x'"),
         (("ncm", "digits", "--chunk", "5", "--grid", "chunk=5,10"), "chunk is given as 5 and to be tried"),
         (("ncm", "digits", "--seeds", "a"), "is not a list of whole numbers"),
         (("ncm", "digits", "--executor", "slurm"), "executor 'slurm' is not known: use local or ray"),

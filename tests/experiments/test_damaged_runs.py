@@ -48,6 +48,7 @@ DAMAGES: dict[str, Damage] = {
     "an accuracy that is no number": lambda run: change(run.result, lambda it: it["metrics"].update(faa=math.nan)),
     "a footprint in part": lambda run: change(run.result, lambda it: it["footprint"].pop("samples_stored")),
     "no classes told of": lambda run: change(run.result, lambda it: it["told"].clear()),
+    "brackets without end": lambda run: run.result.write_text("[" * 100_000),
     "a task without its time": lambda run: change(run.timing, lambda it: it["tasks"][0].pop("train_seconds")),
 }
 
@@ -117,6 +118,25 @@ def test_a_reproduction_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, 
     shutil.rmtree(run.path)
     [whole] = reproduce(pick(["main"]), scale, tmp_path)
     assert not whole.missing
+
+
+@pytest.mark.parametrize("part", ["preprocessing", "dataset.notes", "dataset.limit_per_class", "dataset.train_images"])
+def test_a_run_that_cannot_stand_beside_the_paper_is_told(small_vit: str, tmp_path: Path, part: str) -> None:
+    scale = replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
+    reproduce(pick(["main"]), scale, tmp_path)
+    run = RunFolder(next(tmp_path.glob("runs/ncm-*")))
+    above, _, name = part.rpartition(".")
+    change(run.config, lambda it: (it[above] if above else it).pop(name))
+    said: list[str] = []
+    [again], [from_files] = (
+        reproduce(pick(["main"]), scale, tmp_path, say=said.append),
+        render(pick(["main"]), tmp_path),
+    )
+    for done in (again, from_files):
+        rows = {row.name: row for row in done.sheet.tables[0].rows}
+        assert cure(run) in rows["NCM"].remark
+        assert rows["SLDA"].pairs[0].ours is not None
+    assert not any("not asked for now" in line for line in said)
 
 
 @pytest.mark.parametrize("content", ['{"a": 1}', '[{"a": 1}]', "[1]", "{", '[{"runs": []}]'])

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from experiments.reproducing import Hear, Noting, Outcomes, small_scale
+from experiments.reproducing import Hear, Noting, Outcomes, Recording, small_scale
 from prol.artifacts.folders import at_work_in
 from prol.experiments.comparison import compare
 from prol.experiments.executors import Executor, LocalProcesses, OneByOne
 from prol.experiments.grid import Point, Request, points_of
-from prol.experiments.paper.items import pick
+from prol.experiments.paper.carrying_out import Grid, Outcome
+from prol.experiments.paper.items import Want, pick
 from prol.experiments.paper.reproduction import render, reproduce
 from prol.experiments.sweep import sweep
 from prol.runs import Plan
@@ -108,6 +110,53 @@ def test_a_smaller_reproduction_says_what_its_table_leaves_out(small_vit: str, t
     assert not any("not asked for now" in line for line in said)
     reproduce(pick(["main"]), replace(scale, picked={"ncm": {}}), tmp_path, say=said.append)
     assert sum("not asked for now: 1; they are kept" in line for line in said) == 1
+
+
+@pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])
+def test_a_run_that_was_not_begun_had_no_company(
+    small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
+) -> None:
+    class Interrupted(Recording):
+        """The first of three runs is over when all ends."""
+
+        def settle(self, pending: Mapping[Path, Plan], hear: Hear) -> Outcomes:
+            yield next(super().settle(pending, hear))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment(small_vit, tmp_path, Interrupted(), lambda _: None)
+    beside = json.loads((tmp_path / file).read_text())["side_by_side"]
+    assert beside == {path.parent.name: True for path in tmp_path.glob("*/result.json")}
+    assert len(beside) == 1
+
+
+def test_a_run_that_cannot_be_read_for_a_moment_stops_no_reproduction(
+    small_vit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reproduced(small_vit, tmp_path, OneByOne(Silent()), lambda _: None)
+    said: list[str] = []
+    outcomes, failures = Grid.outcomes, [OSError(5, "Input/output error")]
+
+    def failing_once(grid: Grid, wants: Sequence[Want]) -> list[Outcome]:
+        if failures:
+            raise failures.pop()
+        return outcomes(grid, wants)
+
+    monkeypatch.setattr(Grid, "outcomes", failing_once)
+    reproduced(small_vit, tmp_path, OneByOne(Silent()), said.append)
+    assert any("main cannot be written: " in line and "Input/output error" in line for line in said)
+    assert failures == []
+
+
+def test_a_finished_sweep_needs_its_weights_no_more(small_vit: str, tmp_path: Path) -> None:
+    architecture, _, file = small_vit.partition("@")
+    weights = Path(shutil.copy(file, tmp_path / "weights.safetensors"))
+    asked = points(f"{architecture}@{weights}", [0])
+    sweep(asked, tmp_path / "out", OneByOne(Silent()))
+    weights.unlink()
+    assert sweep(asked, tmp_path / "out", Noting()).failures() == {}
+    with pytest.raises((ValueError, FileNotFoundError), match=r"weights\.safetensors"):
+        sweep(points(f"{architecture}@{weights}", [0, 1]), tmp_path / "out", Noting())
 
 
 def test_a_sweep_remembers_which_runs_had_company(small_vit: str, tmp_path: Path) -> None:

@@ -192,7 +192,10 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], says: str) -> 
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "[::1]:{port}", "no such machine:{port}"])
-def test_an_address_where_nothing_listens_is_refused_with_what_to_do(tmp_path: Path, address: str) -> None:
+def test_an_address_where_nothing_listens_is_refused_before_ray_tries_for_minutes(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
     with socket.socket() as taken:  # bound, so that nobody else listens there
         taken.bind(("127.0.0.1", 0))
         executor = RayExecutor(address.format(port=taken.getsockname()[1]))

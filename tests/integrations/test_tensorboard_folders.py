@@ -78,6 +78,17 @@ def test_a_run_that_was_moved_and_renamed_goes_on_in_its_own(tmp_path: Path, sma
     require_whole(shared / "mine", out)
 
 
+def test_a_copy_of_a_run_is_another_run(tmp_path: Path, small_vit: str) -> None:
+    shared, out, copy = tmp_path / "shared", tmp_path / "mine", tmp_path / "copy"
+    track(small_vit, out, shared, events=8)
+    shutil.copytree(out, copy)
+    go_on(out, shared)
+    go_on(copy, shared)
+    assert folders(shared) == ["copy", "mine"]
+    require_whole(shared / "mine", out)
+    assert tensorboard_numbers(shared / "copy")[AVERAGE]
+
+
 def test_a_run_in_the_place_of_one_that_was_removed_is_another_one(tmp_path: Path, small_vit: str) -> None:
     shared, out = tmp_path / "shared", tmp_path / "mine"
     track(small_vit, out, shared)

@@ -84,6 +84,14 @@ def test_what_most_rows_of_a_method_have_is_not_named(tmp_path: Path) -> None:
     }
 
 
+def test_beside_names_that_a_comparison_spells_nothing_goes_without_saying(tmp_path: Path) -> None:
+    options = {"lr": 0.1, "length": 5, "blocks": 7}
+    write_run(tmp_path / "prol-lr=0.1-seed0", method="prol", options=options)
+    write_run(tmp_path / "a", method="prol", options=options | {"length": 4})
+    write_run(tmp_path / "b", method="prol", options=options | {"length": 4, "blocks": 2})
+    assert set(rows_of(tmp_path)) == {"prol:lr=0.1", "prol:blocks=7,length=4", "prol:blocks=2,length=4"}
+
+
 def test_a_folder_that_says_something_else_than_its_run_is_not_believed(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-distance=cosine-seed0", options=EUCLIDEAN)
     write_run(tmp_path / "slda-seed0", options=COSINE)

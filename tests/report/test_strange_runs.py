@@ -13,7 +13,7 @@ import pytest
 
 from prol.report.page import Found, Section, find_runs, page_of, sections_of
 from prol.report.page.parts import parts_of
-from report.run_folders import RESULTS
+from report.run_folders import RESULTS, write_run
 
 GOOD, BAD = (RESULTS / "digits" / f"ncm-seed{seed}" for seed in (1, 0))
 FILES = ("config.json", "result.json", "timing.json")
@@ -75,11 +75,8 @@ def without(*path: str | int) -> Callable[[dict[str, Any]], None]:
         ("config", put("seed", value=True), "seed is not a whole number"),
         ("config", put("method", value=["ncm"]), "method is not a name"),
         ("config", put("protocol", "tasks", value=4), "its tables do not fit together"),
-        (
-            "config",
-            put("options", "ridge", value=[math.nan]),
-            "config.json holds something that is not a finite number",
-        ),
+        ("config", put("options", "ridge", value=[math.nan]), "an option is not a number"),
+        ("config", put("seconds", value=[math.inf]), "config.json holds something that is not a finite number"),
         ("timing", without("tasks", 0, "train_images"), "no 'train_images'"),
         ("timing", put("hardware", value=5), "damaged"),
         ("timing", put("hardware", value="NVIDIA H200"), "hardware is not a list"),
@@ -144,6 +141,11 @@ def test_whatever_key_is_missing_or_strange_the_report_has_or_names_the_run(tmp_
             drawn.add(words)
             page_of(sections, found.left_out).encode("utf-8")
     assert drawn
+
+
+def test_an_option_without_bound_is_nothing_strange(tmp_path: Path) -> None:
+    write_run(tmp_path / "finetune-seed0", method="finetune", options={"clip": math.inf})
+    assert find_runs([tmp_path]).left_out == []
 
 
 def test_a_strange_stream_file_is_done_without(tmp_path: Path) -> None:

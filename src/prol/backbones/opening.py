@@ -149,11 +149,11 @@ def _preprocessing_of(model: nn.Module) -> Preprocessing:
 
 
 def _random(architecture: str, source: str, shapes_only: bool) -> tuple[nn.Module, str]:
-    if shapes_only:
-        return _create(architecture, device="meta"), ""
     seed = source.partition(":")[2] or "0"
     if not seed.isdigit():
         raise ValueError(f"random weights take a whole number as seed, got {seed!r}: write {architecture}@random:0")
+    if shapes_only:
+        return _create(architecture, device="meta"), ""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seed))
         model = _create(architecture)

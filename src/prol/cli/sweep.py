@@ -97,17 +97,13 @@ def sweep(
     from prol.experiments.grid import Request, parse_axis, points_of
     from prol.experiments.sweep import look_at
     from prol.experiments.sweep import sweep as experiment
-    from prol.experiments.sweep_file import checked_settings, read_sweep_file
+    from prol.experiments.sweep_file import checked_settings, read_sweep_file, replaced_by_flags
     from prol.options import parse_pairs
     from prol.runs import display_for
 
     console = output()
     asked = Request([], []) if file is None else read_sweep_file(file)
     methods, datasets = sort_words(words or [])
-    if datasets:  # the file may know where others are
-        known = {name: place for name, place in asked.data.items() if name in datasets}
-        asked = replace(asked, datasets=datasets, data=known)
-    asked = replace(asked, methods=methods or asked.methods)
     flags: dict[str, Any] = {
         "backbone": backbone,
         "device": device,
@@ -133,13 +129,9 @@ def sweep(
         axes[name] = values
     axes |= {f"protocol.{name}": [value] for name, value in parse_pairs(protocol_options or []).items()}
     axes |= {f"data.{name}": [value] for name, value in parse_pairs(data_options or []).items()}
-    asked = replace(
-        asked,
-        seeds=asked.seeds if seeds is None else read_seeds(seeds),
-        grid={name: values for name, values in asked.grid.items() if name not in given} | axes,
-        settings={name: value for name, value in asked.settings.items() if name not in axes} | given,
-        data={**asked.data, **_places(data or [], asked)},
-    )
+    asked = replaced_by_flags(asked, methods, datasets, axes, given)
+    seen = asked.seeds if seeds is None else read_seeds(seeds)
+    asked = replace(asked, seeds=seen, data={**asked.data, **_places(data or [], asked)})
     runs = points_of(asked)
     folder = out or Path("runs") / f"sweep-{'-'.join(asked.datasets)}"
     place = e.open_executor(

@@ -14,7 +14,7 @@ from prol.artifacts.atomic import write_file, write_json
 from prol.artifacts.folders import at_work_in, require_folder
 from prol.experiments.executors import Executor, LocalProcesses, OneByOne, require_jobs
 from prol.experiments.one_run import read_run, require_same_plan, sentence_of
-from prol.experiments.summary import BESIDE, Writer, known_beside
+from prol.experiments.summary import BESIDE, Writer, forget_unbegun, known_beside
 from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs import Display, Plan, RunFolder
@@ -97,13 +97,18 @@ def _carry_out(
     _write(folder, beside, failures)
     summary = Writer(lambda: _write(folder, beside, failures), say)
     done = wanted - len(pending)
-    with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
-        for path, problem in outcomes:
-            done += 1
-            if problem is not None:
-                failures[path.name] = problem
-            summary.write_if_possible()
-            say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {wanted} runs)")
+    try:
+        with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
+            for path, problem in outcomes:
+                done += 1
+                if problem is not None:
+                    failures[path.name] = problem
+                summary.write_if_possible()
+                say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {wanted} runs)")
+    except BaseException:
+        forget_unbegun(beside, pending)
+        summary.write_if_possible()
+        raise
     summary.write_at_last()
 
 

@@ -67,11 +67,15 @@ def read_run(run: RunFolder) -> RunFiles:
         compare_runs([files])
         describe_stream([files])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DamagedRun(
-            f"{run.path} is damaged or of another version of prol ({error!r}): "
-            f"move {run.path} away and start the run again"
-        ) from error
+        raise damaged(run, error) from error
     return files
+
+
+def damaged(run: RunFolder, error: Exception) -> DamagedRun:
+    """What to say of a run whose files are there and cannot be made sense of."""
+    return DamagedRun(
+        f"{run.path} is damaged or of another version of prol ({error!r}): move {run.path} away and start the run again"
+    )
 
 
 def require_same_plan(plan: Plan, asked: Mapping[str, Any], run: RunFolder) -> None:

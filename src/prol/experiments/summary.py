@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from prol.runs import RunFolder
 
 BESIDE = "side_by_side"
 """Where a summary holds which runs had others at work beside them, by the names of their folders."""
@@ -30,6 +32,13 @@ class Writer:
         """Raises OSError where it still cannot be written."""
         if self._behind:
             self._write()
+
+
+def forget_unbegun(beside: dict[str, bool], pending: Iterable[Path]) -> None:
+    """Takes back that a run had company, where everything ended before it began."""
+    for path in pending:
+        if not RunFolder(path).config.is_file():
+            beside.pop(path.name, None)
 
 
 def known_beside(file: Path) -> dict[str, bool]:

@@ -20,7 +20,7 @@ from prol.experiments.grid import Point
 from prol.experiments.method_words import spell, spell_method
 from prol.experiments.one_run import read_run
 from prol.experiments.planned import folder_name, named_settings, require_planned
-from prol.experiments.summary import BESIDE, Writer, known_beside
+from prol.experiments.summary import BESIDE, Writer, forget_unbegun, known_beside
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
 from prol.report.sweep_table import sweep_csv, sweep_markdown
@@ -47,8 +47,6 @@ def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
 
     Names and options of all of them are checked, that their data are there, and that what lies in the folder is theirs.
     """
-    for network in sorted({point.plan.backbone for point in points} - {"auto"}):
-        open_backbone(network, shapes_only=True)
     found: dict[str, SweepRun] = {}
     opened: set[str] = set()
     for point in points:
@@ -64,6 +62,9 @@ def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
             opened.add(data)
         about = SweepRun(name, plan.dataset, dict(point.condition), plan.method, dict(plan.options), plan.seed)
         found[name] = _as_it_is(about, run)
+    pending = [point for name, point in zip(found, points, strict=True) if found[name].state != "finished"]
+    for network in sorted({point.plan.backbone for point in pending} - {"auto"}):
+        open_backbone(network, shapes_only=True)
     return found
 
 
@@ -111,16 +112,21 @@ def _carry_out(
     _write(folder, runs, points, beside)
     summary = Writer(lambda: _write(folder, runs, points, beside), say)
     began = time.monotonic()
-    with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
-        for path, problem in outcomes:
-            done += 1
-            state = _as_it_is(runs[path.name], RunFolder(path))
-            runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
-            summary.write_if_possible()
-            left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
-            problem = runs[path.name].problem
-            what = "finished" if problem is None else f"failed: {problem}"
-            say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
+    try:
+        with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
+            for path, problem in outcomes:
+                done += 1
+                state = _as_it_is(runs[path.name], RunFolder(path))
+                runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
+                summary.write_if_possible()
+                left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
+                problem = runs[path.name].problem
+                what = "finished" if problem is None else f"failed: {problem}"
+                say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
+    except BaseException:
+        forget_unbegun(beside, pending)
+        summary.write_if_possible()
+        raise
     summary.write_at_last()
 
 

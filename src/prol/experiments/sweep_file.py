@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from prol.experiments.grid import Request, named_values
+from prol.experiments.method_words import read_method
 from prol.options import coerce_options
 from prol.runs import Plan
 
@@ -62,6 +63,38 @@ def read_sweep_file(file: str | Path) -> Request:
         settings=checked_settings(content.get("settings", {}), f"{path}, settings"),
         data={name: str(place) for name, place in content.get("data", {}).items()},
         **seeds,
+    )
+
+
+def replaced_by_flags(
+    asked: Request,
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    axes: Mapping[str, Sequence[Any]],
+    settings: Mapping[str, Any],
+) -> Request:
+    """A file's request with what flags say in place of what it says about the same."""
+
+    def stays(axis: str) -> bool:
+        owner, _, option = axis.rpartition(".")
+        if axis in settings or axis in axes:
+            return False
+        if owner == "protocol":
+            return "protocol" not in {*settings, *axes}
+        if owner == "data":
+            return not datasets
+        return not owner or (owner not in gone and option not in axes)
+
+    before, now = ({read_method(word)[0] for word in words} for words in (asked.methods, methods or asked.methods))
+    gone = before - now
+    return replace(
+        asked,
+        methods=methods or asked.methods,
+        datasets=datasets or asked.datasets,
+        grid={axis: values for axis, values in asked.grid.items() if stays(axis)} | dict(axes),
+        settings={name: value for name, value in asked.settings.items() if name not in axes} | dict(settings),
+        # The file may know where other data sets are.
+        data={name: place for name, place in asked.data.items() if not datasets or name in datasets},
     )
 
 

@@ -143,7 +143,7 @@ class RunFolder:
             raise FileNotFoundError(f"{file} does not exist yet: the run in {self.path} is not finished")
         try:
             content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DamagedRun(f"{file} is damaged ({error}): {cure}") from error
         holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, {})
         wrong = _first_wrong(content, holds)

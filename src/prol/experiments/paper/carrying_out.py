@@ -17,7 +17,8 @@ from prol import registry
 from prol.artifacts.folders import make_folder
 from prol.backbones import Backbone, open_backbone
 from prol.experiments.executors import Executor
-from prol.experiments.one_run import read_run, sentence_of
+from prol.experiments.one_run import sentence_of
+from prol.experiments.paper.differences import read_beside_paper
 from prol.experiments.paper.items import Want
 from prol.report.comparison import RunFiles
 from prol.runs import Plan, RunFolder
@@ -111,6 +112,11 @@ class Grid:
         paths = (path for found in places if not isinstance(found, str) for path in found)
         return all(path in self.problems or not _open(path) for path in paths)
 
+    def names(self, wants: Sequence[Want]) -> set[str]:
+        """Of the folders of all runs that are asked for, as far as their data and weights are there."""
+        places = [self._places(want) for want in wants]
+        return {path.name for found in places if not isinstance(found, str) for path in found}
+
     def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
         """What there is."""
         return [self._outcome(want, self._places(want)) for want in wants]
@@ -170,7 +176,7 @@ class Grid:
             run = RunFolder(path)
             if run.status() == "finished":
                 try:
-                    runs.append(read_run(run))
+                    runs.append(read_beside_paper(run))
                 except DamagedRun as error:
                     self.problems[path] = str(error)
                     why.append(str(error))

@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from prol.experiments.paper.carrying_out import Outcome
+from prol.experiments.one_run import damaged, read_run
 from prol.experiments.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
+from prol.report.comparison import RunFiles
+from prol.runs import RunFolder
 
 Difference = tuple[str, str, str]
 
 
-def differences(item: str, outcomes: Sequence[Outcome]) -> list[Difference]:
+def read_beside_paper(run: RunFolder) -> RunFiles:
+    """The contents of a finished run of which all that differs from the paper can be told."""
+    files = read_run(run)
+    try:
+        differences("main", [files])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(run, error) from error
+    return files
+
+
+def differences(item: str, runs: Sequence[RunFiles]) -> list[Difference]:
     """Triples of what, here, and in the paper; read off the configs of the runs."""
-    runs = [run for outcome in outcomes for run in outcome.runs]
     configs = [run.config for run in runs]
     if not configs:
         return []

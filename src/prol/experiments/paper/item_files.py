@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prol.artifacts.atomic import write_file, write_json
-from prol.experiments.one_run import read_run
 from prol.experiments.paper import tables, timing_tables
 from prol.experiments.paper.carrying_out import Outcome
 from prol.experiments.paper.complexity_tables import complexity_tables
-from prol.experiments.paper.differences import differences
+from prol.experiments.paper.differences import differences, read_beside_paper
 from prol.experiments.paper.items import ITEMS, Item
 from prol.report.sheet import Sheet, SheetTable
 from prol.report.sheet_plot import plot_sheet
@@ -44,7 +44,12 @@ class Reproduced:
 
 def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
     """The tables of an item from what became of its runs."""
-    return Sheet(item, ITEMS[item].about, tuple(differences(item, outcomes)), tuple(_tables(item, outcomes)))
+    return Sheet(
+        item,
+        ITEMS[item].about,
+        tuple(differences(item, [run for one in outcomes for run in one.runs])),
+        tuple(_tables(item, outcomes)),
+    )
 
 
 def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
@@ -98,15 +103,14 @@ def _outcome_content(outcome: Outcome) -> dict[str, Any]:
     return content | {"runs": [run.folder for run in outcome.runs]}
 
 
-def left_out_runs(item: Item, outcomes: Sequence[Outcome], folder: Path) -> int:
-    """How many finished runs the item's list holds that is about to be replaced by one without them."""
+def left_out_runs(item: Item, asked: AbstractSet[str], folder: Path) -> int:
+    """How many finished runs the item's list holds, which is about to be replaced, that are not asked for now."""
     try:
         listed = json.loads((folder / item.name / OUTCOMES).read_text(encoding="utf-8"))
         before = {str(name) for row in listed for name in row["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return 0
-    now = {run.folder for outcome in outcomes for run in outcome.runs}
-    return sum(RunFolder(folder / RUNS / name).status() == "finished" for name in before - now)
+    return sum(RunFolder(folder / RUNS / name).status() == "finished" for name in before - asked)
 
 
 def sources(folder: Path, item: Item) -> list[Path]:
@@ -140,7 +144,7 @@ def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
     runs, why = [], [] if outcome.why is None else [outcome.why]
     for path in paths:
         try:
-            runs.append(read_run(RunFolder(path)))
+            runs.append(read_beside_paper(RunFolder(path)))
         except (DamagedRun, FileNotFoundError) as error:
             why.append(str(error))
     return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)

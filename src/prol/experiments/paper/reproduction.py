@@ -100,14 +100,14 @@ class _Pages:
             raise problem
 
     def _try(self, item: Item) -> None:
-        outcomes = self.grid.outcomes(self.waiting[item])
+        wants = self.waiting[item]
         try:
-            if left_out := left_out_runs(item, outcomes, self.folder):
+            if left_out := left_out_runs(item, self.grid.names(wants), self.folder):
                 self.say(
                     f"{item.name}: finished runs of its earlier table that are not asked for now: {left_out}; they are "
                     "kept, but the table is without them until all rows and seeds are asked for at once"
                 )
-            self.done[item.name] = write_item(item, outcomes, self.folder)
+            self.done[item.name] = write_item(item, self.grid.outcomes(wants), self.folder)
         except OSError as error:
             self.problems[item.name] = error
             self.say(f"{item.name} cannot be written: {error}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from prol.integrations.trackers.memory import Memory
-from prol.runs import RunInView
+from prol.runs import RunFolder, RunInView
 
 _OWNER = "prol_run.txt"
 """Beside the files of a run: the identity that the run's own folder remembers."""
@@ -20,18 +21,25 @@ def own_folder(shared: Path, run: RunInView, tracker: str, begun_before: Callabl
     Args:
         begun_before: whether a folder without an owner is this run's, from a time when owners were not noted.
     """
-    shared, memory, name = shared.resolve(), Memory(run.folder, tracker), run.folder.resolve().name
-    known = memory.read()
+    here, shared, memory = run.folder.resolve(), shared.resolve(), Memory(run.folder, tracker)
+    known = {} if _is_copy(memory.read(), here) else memory.read()
     mine, at = str(known.get("id") or uuid.uuid4().hex), Path(str(known.get("at", "")))
     if at.parent == shared and _owner(at) == mine:
-        return at  # also where the run's folder has another name by now
+        memory.write({"id": mine, "at": str(at), "run": str(here)})  # its folder may have another name by now
+        return at
     for number in count(1):
-        place = shared / (name if number == 1 else f"{name}-{number}")
+        place = shared / (here.name if number == 1 else f"{here.name}-{number}")
         if _is_new(place) or _owner(place) == mine or (_owner(place) is None and begun_before(place)):
             break
     (place / _OWNER).write_text(mine + "\n", encoding="utf-8")
-    memory.write({"id": mine, "at": str(place)})
+    memory.write({"id": mine, "at": str(place), "run": str(here)})
     return place
+
+
+def _is_copy(known: Mapping[str, Any], here: Path) -> bool:
+    """Whether what a run remembers is of another run that still lies where it was; one that was moved does not."""
+    run = Path(str(known.get("run", here)))
+    return run != here and RunFolder(run).config.is_file()
 
 
 def _is_new(place: Path) -> bool:

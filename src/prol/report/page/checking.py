@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 from prol.report.comparison import KEPT, RunFiles
@@ -41,7 +41,10 @@ def _require_joinable(files: RunFiles) -> None:
     for name, words in (("versions", config["versions"].values()), ("hardware", files.hardware)):
         _require(all(isinstance(word, str) for word in words), f"{name} are not words")
     _require(isinstance((files.timing or {}).get("hardware", []), list), "hardware is not a list")
-    for name, content in (("config.json", config), ("result.json", files.result), ("timing.json", files.timing)):
+    # An option may be without bound, but not something that is unlike itself.
+    _require(not any(map(isnan, _numbers(config["options"]))), "an option is not a number")
+    settings = {name: value for name, value in config.items() if name != "options"}
+    for name, content in (("config.json", settings), ("result.json", files.result), ("timing.json", files.timing)):
         _require(all(map(isfinite, _numbers(content))), f"{name} holds something that is not a finite number")
 
 

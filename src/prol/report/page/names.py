@@ -91,8 +91,10 @@ def _told(files: RunFiles, groups: Sequence[Sequence[RunFiles]], spelt: Sequence
     method, options = files.config["method"], files.config["options"]
     plain = [group[0].config["options"] for group, name in zip(groups, spelt, strict=True) if name == method]
     rows = plain[:1] or [group[0].config["options"] for group in groups if group[0].config["method"] == method]
-    unlike = [name for name in unlike_names([options, *rows]) if name in options]
-    told = [name for name in unlike if _usual(name, rows) != written(options[name])]
+    told = [name for name in unlike_names([options, *rows]) if name in options]
+    if not any(name and group[0].config["method"] == method for name, group in zip(spelt, groups, strict=True)):
+        # Beside names that a comparison spells, what goes without saying would be another thing.
+        told = [name for name in told if _usual(name, rows) != written(options[name])]
     return f"{method}:{','.join(f'{name}={shown(options[name])}' for name in told)}" if told else str(method)
 
 
