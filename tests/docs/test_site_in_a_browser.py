@@ -9,7 +9,18 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from docs.pages import ROOT
 from serve.page_browser import MISSING_BROWSER, browser, browser_is_there, show_as, until
+
+OVERLAPS = """
+const boxes = [...document.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+return boxes.flatMap(([text, a], place) => boxes.slice(place + 1)
+  .filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3)
+  .map(([other]) => [text, other]));
+"""
+"""Pairs of texts that lie over each other by more than the room that fonts leave around letters."""
+DRAWINGS = sorted((ROOT / "docs" / "assets").glob("*-light.svg"))
 
 pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
 
@@ -41,3 +52,11 @@ def test_pages_opened_as_files_are_found_shown_and_fetch_nothing(folder: Path, t
         asked = [one["params"]["request"]["url"] for one in wanted if one["method"] == "Network.requestWillBeSent"]
         assert [url for url in asked if url.startswith(("http", "ws"))] == []
         assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_no_words_of_a_drawing_lie_over_each_other(tmp_path: Path) -> None:
+    assert len(DRAWINGS) == 3
+    with browser(tmp_path) as driver:
+        for drawing in DRAWINGS:
+            driver.get(drawing.as_uri())
+            assert driver.execute_script(OVERLAPS) == [], drawing.name

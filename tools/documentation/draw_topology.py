@@ -31,8 +31,10 @@ def topology() -> Drawing:
 
 
 def _titles(d: Drawing, x: float, y: float, title: str, methods: str, kept: str) -> None:
+    """`methods` may have two lines."""
     d.text(x + 18, y + 30, title, size=15.5, bold=True)
-    d.text(x + WIDTH - 18, y + 30, methods, size=12.5, anchor="end", kind="path")
+    for number, line in enumerate(methods.splitlines()):
+        d.text(x + WIDTH - 18, y + 30 + 18 * number, line, size=12.5, anchor="end", kind="path")
     d.text(x + 18, y + HEIGHT - 14, kept, size=12, kind="faint")
 
 
@@ -179,7 +181,7 @@ def _replay(d: Drawing, x: float, y: float) -> None:
         x,
         y,
         "Replay",
-        "ER · DER++ · ER-ACE · OCM · GSA · OnPro · ESRM · MOSE · GDumb",
+        "ER · DER++ · ER-ACE · OCM · GSA\nOnPro · ESRM · MOSE · GDumb",
         "kept: samples of earlier chunks beside the network: another game",
     )
     _network(d, x, y, kind="trained", name="ResNet, all of it trained")
