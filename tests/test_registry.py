@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,38 @@ BROKEN = {
 }
 
 
-@pytest.fixture(params=BROKEN)
-def broken(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A package whose names cannot be loaded is installed; gives the cause."""
-    source, cause = BROKEN[request.param]
+MALFORMED = {
+    "methods": (
+        "from prol.learner import Learner\n\n\nclass Strange(Learner):\n    pass",
+        "TypeError: stranger_methods:Strange has no dataclass Options",
+    ),
+    "methods of no family": (
+        "from prol.methods.ncm import NCM\n\n\nclass Strange(NCM):\n    family = 7",
+        "TypeError: the family of stranger_methods:Strange is no text",
+    ),
+    "datasets": ("def Strange(data: 'Nothing' = None): ...", "NameError: name 'Nothing' is not defined"),
+    "protocols": ("def Strange(labels: 'Nothing'): ...", "NameError: name 'Nothing' is not defined"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_what_is_loaded_and_cannot_be_used_is_told_like_what_is_broken(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any
+) -> None:
+    source, cause = MALFORMED[case]
+    group = case.split()[0]
+    verb = "streams" if group == "protocols" else group
+    with installed(tmp_path, monkeypatch, source):
+        code, out, err = command(verb)
+        assert (code, err) == (0, "")
+        assert f"{group[:-1]} 'strange' of the package stranger 1.0 cannot be loaded" in out
+        assert cause in out
+        assert all(name in out for name in registry.names(group))
+
+
+@contextmanager
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Iterator[None]:
+    """While a package is installed whose one module, if any, is `source`."""
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
@@ -90,8 +119,16 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if source:
         (tmp_path / "stranger_methods.py").write_text(source + "\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield cause
+    yield
     sys.modules.pop("stranger_methods", None)
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A package whose names cannot be loaded is installed; gives the cause."""
+    source, cause = BROKEN[request.param]
+    with installed(tmp_path, monkeypatch, source):
+        yield cause
 
 
 @pytest.mark.parametrize("find", [registry.method, registry.dataset, registry.protocol])

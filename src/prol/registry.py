@@ -7,10 +7,11 @@ whose value is "module:attribute".
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 if TYPE_CHECKING:
     from prol.datasets import Dataset
@@ -103,14 +104,14 @@ def protocol(name: str) -> Callable[..., Stream]:
 
 
 def _resolve(group: str, name: str) -> Any:
-    known = names(group)
+    added = _added(group)
+    known = _BUILT_IN[group] | {other: point.value for other, point in added.items()}
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"unknown {group[:-1]} {name!r}{hint}; known: {', '.join(sorted(known))}")
-    added = _added(group).get(name)
-    if added is not None:
-        return _load(group, added)
+    if name in added:
+        return _load(group, added[name])
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)
 
@@ -124,8 +125,7 @@ def _load(group: str, point: EntryPoint) -> Any:
     """What another package has behind a name. Whatever goes wrong in there, it is that package that needs mending."""
     try:
         found = point.load()
-        if not (hasattr(found, "read_options") if group == "methods" else callable(found)):
-            raise TypeError(f"{point.value} is no {'learner' if group == 'methods' else 'function'}")
+        (_require_learner if group == "methods" else _require_function)(found, point.value)
     except (Exception, SystemExit) as error:
         package = "another package" if point.dist is None else f"the package {point.dist.name} {point.dist.version}"
         cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -134,3 +134,19 @@ def _load(group: str, point: EntryPoint) -> Any:
             "mend or uninstall that package"
         ) from error
     return found
+
+
+def _require_learner(found: Any, where: str) -> None:
+    if not hasattr(found, "read_options"):
+        raise TypeError(f"{where} is no learner")
+    if not is_dataclass(getattr(found, "Options", None)):
+        raise TypeError(f"{where} has no dataclass Options")
+    for name in ("family", "citation"):
+        if not isinstance(getattr(found, name, ""), str):
+            raise TypeError(f"the {name} of {where} is no text")
+
+
+def _require_function(found: Any, where: str) -> None:
+    if not callable(found):
+        raise TypeError(f"{where} is no function")
+    get_type_hints(found)  # by which its options are read

@@ -77,8 +77,22 @@ def test_axes_of_a_file_go_with_what_flags_replace(command, tmp_path: Path) -> N
     text = command(*asked, "head_only", "--grid", "lr=0.5", "--protocol", "disjoint").out
     assert "head_only-lr=0.5-digits-seed0" in text
     assert "1 runs in" in text
+    assert "8 runs in" in command(*asked, "prol", "head_only", "digits", "--protocol", "blurry").out
     file.write_text("methods = ['ncm']\ndatasets = ['digits']\n[grid]\nprool.length = [2, 3]\n")
     assert "'prool' is no method of this sweep" in command(*asked).err
+
+
+def test_axes_of_a_file_stay_while_somebody_has_them(command, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "methods = ['prol', 'ncm']\ndatasets = ['generated', 'digits']\nseeds = [0]\n"
+        "[grid]\nlength = [2, 3]\ndata.side = [8, 16]\n"
+    )
+    asked = ("sweep", "--file", str(file), "--out", str(tmp_path / "out"), "--dry-run")
+    assert "9 runs in" in command(*asked).out
+    assert "2 runs in" in command(*asked, "ncm", "generated").out, "length goes with prol, which alone has it"
+    assert "4 runs in" in command(*asked, "prol", "generated").out
+    assert "1 runs in" in command(*asked, "ncm", "digits").out, "side goes with the data that have it"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +103,7 @@ def test_axes_of_a_file_go_with_what_flags_replace(command, tmp_path: Path) -> N
         (("nmc:x=1", "digits"), "did you mean 'ncm'?"),
         (("ncm", "digits", "--grid", "lr=0.1"), "nothing in this sweep has 'lr' to try"),
         (("prol", "digits", "--grid", "lr"), "'lr' is not an axis"),
+        (("prol:lr=1", "ncm", "digits", "--grid", "lr=2"), "each method that has it gives it behind its colon"),
         (("prol", "digits", "--grid", "lr=1", "--grid", "lr=2"), "--grid lr is given twice"),
         (("prol:lenght=3", "digits"), "did you mean 'length'?"),
         (("ncm", "digits", "glyphs", "--data", "x"), "there are several data sets"),

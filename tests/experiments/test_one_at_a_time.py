@@ -21,7 +21,7 @@ from prol.experiments.paper.reproduction import render, reproduce
 from prol.experiments.sweep import sweep
 from prol.runs import Plan
 from prol.runs.display import Silent
-from runs.small_runs import small_plan
+from runs.small_runs import small_plan, write_small_vit
 
 
 def points(small_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[Point]:
@@ -107,9 +107,39 @@ def test_a_smaller_sweep_says_what_its_summary_leaves_out(small_vit: str, tmp_pa
 def test_a_smaller_reproduction_says_what_its_table_leaves_out(small_vit: str, tmp_path: Path) -> None:
     scale, said = small_scale(small_vit), []
     reproduce(pick(["main"]), scale, tmp_path, say=said.append)
-    assert not any("not asked for now" in line for line in said)
+    assert not any("without now" in line for line in said)
     reproduce(pick(["main"]), replace(scale, picked={"ncm": {}}), tmp_path, say=said.append)
-    assert sum("not asked for now: 1; they are kept" in line for line in said) == 1
+    assert sum("that it is without now: 1, as they are not asked for or" in line for line in said) == 1
+
+
+def test_a_reproduction_of_nothing_leaves_the_earlier_one_as_it_is(tmp_path: Path) -> None:
+    """As where a disk with the weights is not there this time."""
+    scale, said = small_scale(write_small_vit(tmp_path)), []
+    reproduce(pick(["main"]), scale, tmp_path / "out", say=said.append)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "main").iterdir()}
+    (tmp_path / "small.safetensors").unlink()
+    [again] = reproduce(pick(["main"]), scale, tmp_path / "out", say=said.append)
+    assert again.finished_runs == 0
+    assert "small.safetensors" in again.missing[0]
+    assert "main: no run of what is asked for can be had; its earlier files stay as they are" in said
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "main").iterdir()} == before
+    assert render(pick(["main"]), tmp_path / "out")[0].finished_runs == 2
+
+
+@pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])
+def test_runs_one_at_a_time_have_no_company(
+    small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
+) -> None:
+    """Whoever carries them out, and whatever a process said of them that was killed before they began."""
+    experiment(small_vit, tmp_path, LocalProcesses(jobs=1), lambda _: None)
+    content = json.loads((tmp_path / file).read_text())
+    assert content["side_by_side"] == {}
+    names = sorted(path.parent.name for path in tmp_path.glob("*/result.json"))
+    for name in names[1:]:
+        shutil.rmtree(tmp_path / name)
+    (tmp_path / file).write_text(json.dumps({**content, "side_by_side": dict.fromkeys(names, True)}))
+    experiment(small_vit, tmp_path, OneByOne(Silent()), lambda _: None)
+    assert json.loads((tmp_path / file).read_text())["side_by_side"] == {names[0]: True}
 
 
 @pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])

@@ -56,15 +56,18 @@ def test_a_lock_that_cannot_be_asked_for_is_the_last_word(tmp_path: Path, small_
     assert last.problem.startswith(f"cannot write to {tmp_path / 'run'}")
 
 
-def test_a_plan_that_ends_the_interpreter_ends_its_run_alone(
+def test_a_method_that_ends_the_interpreter_ends_its_run_alone(
     tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A method of another package may do anything when it is imported."""
+    """One of another package may do anything."""
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[prol.methods]\nstrange = stranger_that_exits:Strange\n")
-    (tmp_path / "stranger_that_exits.py").write_text("raise SystemExit('no licence')\n")
+    (tmp_path / "stranger_that_exits.py").write_text(
+        "from prol.methods.ncm import NCM\n\n\nclass Strange(NCM):\n"
+        "    name = 'strange'\n\n    def _learn(self, pixels, rows):\n        raise SystemExit('no licence')\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     *_, last = said_for(errand_for(small_plan(small_vit, "strange"), tmp_path))
     assert last == Over("SystemExit: no licence")

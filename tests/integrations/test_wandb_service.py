@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from integrations.read_back import wandb_numbers
+from integrations.read_back import Written
+from integrations.read_back import wandb_numbers as wandb_numbers_so_far
 from integrations.test_trackers import Noting
 from prol.evaluation import Event
 from prol.integrations.trackers import WeightsAndBiases
@@ -26,6 +27,14 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import wandb
 
     wandb.teardown()
+
+
+def wandb_numbers(folder: Path) -> Written:
+    """What a run wrote in all: its file may still be open after `finish`, until the service has ended."""
+    import wandb
+
+    wandb.teardown()
+    return wandb_numbers_so_far(folder)
 
 
 def own_run(folder: Path) -> Any:
@@ -45,9 +54,16 @@ def track(vit: str, out: Path, *others: Listener | Follower) -> None:
 def service_is_there() -> bool:
     named = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
     children = [int(number) for numbers in named for number in numbers.split()]
-    found = any(b"wandb" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    found = any(b"wandb" in _command(child) for child in children)
     assert found == ("WANDB_SERVICE" in os.environ)
     return found
+
+
+def _command(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""
 
 
 def test_a_run_of_the_caller_that_was_there_before_goes_on(tmp_path: Path, small_vit: str) -> None:
@@ -96,9 +112,9 @@ def test_two_tracked_runs_at_the_same_time_leave_each_other_alone_and_no_service
             assert service_is_there()
 
     track(small_vit, tmp_path / "run", start_another)
+    assert not service_is_there()
     assert len(wandb_numbers(tmp_path / "run")[AVERAGE]) == 3
     assert wandb_numbers(tmp_path / "run")[AVERAGE] == wandb_numbers(tmp_path / "within")[AVERAGE]
-    assert not service_is_there()
 
 
 def test_a_run_that_cannot_be_noted_down_leaves_no_service(tmp_path: Path, small_vit: str) -> None:

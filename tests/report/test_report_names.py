@@ -89,7 +89,11 @@ def test_beside_names_that_a_comparison_spells_nothing_goes_without_saying(tmp_p
     write_run(tmp_path / "prol-lr=0.1-seed0", method="prol", options=options)
     write_run(tmp_path / "a", method="prol", options=options | {"length": 4})
     write_run(tmp_path / "b", method="prol", options=options | {"length": 4, "blocks": 2})
-    assert set(rows_of(tmp_path)) == {"prol:lr=0.1", "prol:blocks=7,length=4", "prol:blocks=2,length=4"}
+    assert set(rows_of(tmp_path)) == {
+        "prol:lr=0.1",
+        "prol:blocks=7,length=4,lr=0.1",
+        "prol:blocks=2,length=4,lr=0.1",
+    }
 
 
 def test_a_folder_that_says_something_else_than_its_run_is_not_believed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ def publish(finished: Path, path: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a value as indented JSON."""
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    write_file(path, lambda unfinished: _write_text(unfinished, text))
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    write_file(path, partial(_put, text))
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -70,7 +74,7 @@ def _previous(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.previous")
 
 
-def _write_text(path: Path, text: str) -> None:
+def _put(text: str, path: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 

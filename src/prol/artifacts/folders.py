@@ -21,10 +21,10 @@ def require_folder(path: Path, give: str) -> None:
 
 def make_folder(path: Path) -> None:
     """A folder to write to, with those above it, unless it is there."""
-    above = next(place for place in (path, *path.parents) if place.exists())
-    if not above.is_dir():
-        raise ValueError(f"{above} is a file: choose another --out")
     with _writing_to(path):
+        above = next(place for place in (path, *path.parents) if place.exists())
+        if not above.is_dir():
+            raise ValueError(f"{above} is a file: choose another --out")
         path.mkdir(parents=True, exist_ok=True)
 
 
@@ -46,9 +46,12 @@ def take_lock(folder: Path) -> TextIO:
 
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             lock.close()
             raise ValueError(f"another process is at work in {folder}: wait until it ends") from None
+        except OSError:  # a file system without locks, say
+            lock.close()
+            raise
     return lock
 
 

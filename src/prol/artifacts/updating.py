@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prol.artifacts.atomic import publish, write_file, write_json
+from prol.artifacts.atomic import publish, write_json, write_text
 from prol.artifacts.card import model_card
 from prol.artifacts.meta import CARD_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
 from prol.artifacts.operations import count_operations, operations_text, read_operations, without_gone_names
@@ -49,7 +49,7 @@ def save_into(
         unfinished.unlink(missing_ok=True)
         raise
     if lines != told:
-        write_file(folder / OPERATIONS_FILE, lambda place: _write_text(place, operations_text(lines)))
+        write_text(folder / OPERATIONS_FILE, operations_text(lines))
     meta = describe(learner, state, sha256) | {"operations": count_operations(lines), "left_out": None}
     if known or not model.exists():
         publish(unfinished, model)
@@ -58,7 +58,7 @@ def save_into(
     if unfinished.exists():
         publish(unfinished, model)
     card = model_card(meta, folder.name, size, learner.citation, learner.from_scratch)
-    write_file(folder / CARD_FILE, lambda place: _write_text(place, card))
+    write_text(folder / CARD_FILE, card)
 
 
 def finish_saving(folder: Path) -> None:
@@ -70,7 +70,3 @@ def finish_saving(folder: Path) -> None:
         publish(unfinished, folder / MODEL_FILE)
     else:
         unfinished.unlink()
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

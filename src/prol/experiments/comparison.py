@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prol.artifacts.atomic import write_file, write_json
+from prol.artifacts.atomic import write_json, write_text
 from prol.artifacts.folders import at_work_in, require_folder
 from prol.experiments.executors import Executor, LocalProcesses, OneByOne, require_jobs
 from prol.experiments.one_run import read_run, require_same_plan, sentence_of
-from prol.experiments.summary import BESIDE, Writer, forget_unbegun, known_beside
+from prol.experiments.summary import BESIDE, Writer, company_of, forget_unbegun, known_beside
+from prol.experiments.told_lines import say_nothing
 from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs import Display, Plan, RunFolder
@@ -63,7 +63,7 @@ def compare(
         say: is given lines about how the whole gets on.
         executor: where the runs are carried out; here, as `jobs` and `display` say, when None.
     """
-    folder, say = Path(out), say or _say_nothing
+    folder, say = Path(out), say or say_nothing
     _require_fair(plans, seeds, jobs)
     named = _named(plans)
     configs, mistakes = _prepare(named)
@@ -91,9 +91,7 @@ def _carry_out(
     say: Callable[[str], None],
 ) -> None:
     """Brings `failures` and the files of the comparison up to date while runs end."""
-    beside = known_beside(folder / SUMMARY)
-    if len(pending) > 1 and not isinstance(executor, OneByOne):
-        beside |= {path.name: True for path in pending}
+    beside = company_of(folder / SUMMARY, pending, executor)
     _write(folder, beside, failures)
     summary = Writer(lambda: _write(folder, beside, failures), say)
     done = wanted - len(pending)
@@ -236,12 +234,4 @@ def _write(folder: Path, beside: Mapping[str, bool], failures: Mapping[str, str]
     comparison = _summarise(folder, beside, failures)
     page = comparison_markdown(comparison.headline, comparison.rows, comparison.failure_lines())
     write_json(folder / SUMMARY, asdict(comparison) | {BESIDE: dict(beside)})
-    write_file(folder / PAGE, partial(_write_text, page))
-
-
-def _write_text(text: str, file: Path) -> None:
-    file.write_text(text, encoding="utf-8")
-
-
-def _say_nothing(line: str) -> None:
-    del line
+    write_text(folder / PAGE, page)

@@ -62,6 +62,7 @@ def points_of(request: Request) -> list[Point]:
     words = [read_method(word) for word in request.methods]
     _require_some(request)
     _require_known_axes(request, [method for method, _ in words])
+    _require_not_fixed(request, words)
     points = [
         Point(plan, condition)
         for seed, dataset, (method, fixed) in product(request.seeds, request.datasets, words)
@@ -121,13 +122,13 @@ def _require_some(request: Request) -> None:
 
 def _require_known_axes(request: Request, methods: Sequence[str]) -> None:
     """Each axis must mean something to some part of the sweep."""
-    protocols = request.grid.get("protocol", [request.settings.get("protocol", "disjoint")])
+    protocols = protocols_of(request.grid, request.settings)
     owners: dict[str, set[str]] = {
-        _PROTOCOL: {option for name in protocols for option in _protocol_options(name)},
-        _DATA: {option for name in request.datasets for option in _data_options(name)},
+        _PROTOCOL: {option for name in protocols for option in protocol_options(name)},
+        _DATA: {option for name in request.datasets for option in data_options(name)},
     }
-    owners |= {f"{method}.": set(_method_options(method)) for method in methods}
-    everyone = set().union(*(_method_options(method) for method in methods))
+    owners |= {f"{method}.": set(method_options(method)) for method in methods}
+    everyone = set().union(*(method_options(method) for method in methods))
     for axis in request.grid:
         if axis in request.settings:
             raise ValueError(f"{axis} is given as {request.settings[axis]!r} and to be tried: give it once")
@@ -143,13 +144,23 @@ def _require_known_axes(request: Request, methods: Sequence[str]) -> None:
             raise ValueError(f"nothing in this sweep has {axis!r} to try{hint}; there are: {', '.join(sorted(known))}")
 
 
+def _require_not_fixed(request: Request, words: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+    """An axis for all methods must be tried with one of them at least."""
+    for axis in request.grid:
+        having = [fixed for method, fixed in words if axis in method_options(method)]
+        if axis not in CONDITIONS and having and all(axis in fixed for fixed in having):
+            raise ValueError(
+                f"{axis} is to be tried, but each method that has it gives it behind its colon: give it once"
+            )
+
+
 def _conditions(request: Request, dataset: str) -> Iterator[dict[str, Any]]:
     """What the runs on a data set are tried under."""
     settings = {axis: values for axis, values in request.grid.items() if axis in CONDITIONS}
-    own = _under(request.grid, _DATA, _data_options(dataset))
+    own = _under(request.grid, _DATA, data_options(dataset))
     for chosen in _combinations(settings, lambda asked: coerce_options(Plan, asked)):
         protocol = chosen.get("protocol", request.settings.get("protocol", "disjoint"))
-        orders = _under(request.grid, _PROTOCOL, _protocol_options(protocol))
+        orders = _under(request.grid, _PROTOCOL, protocol_options(protocol))
         for order in _combinations(orders, _binding(registry.protocol(protocol), SHARED_ARGUMENTS)):
             for cut in _combinations(own, _binding(registry.dataset(dataset), ("data",))):
                 yield chosen | _prefixed(_PROTOCOL, order) | _prefixed(_DATA, cut)
@@ -157,7 +168,7 @@ def _conditions(request: Request, dataset: str) -> Iterator[dict[str, Any]]:
 
 def _choices(request: Request, method: str, fixed: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """The options that are tried with one method; its own axes come before those for all."""
-    kind, valid = registry.method(method).Options, _method_options(method)
+    kind, valid = registry.method(method).Options, method_options(method)
     general = {axis: values for axis, values in request.grid.items() if axis in valid and axis not in CONDITIONS}
     own = _under(request.grid, f"{method}.", valid)
     for name in own.keys() & fixed.keys():
@@ -212,13 +223,23 @@ def _without(prefix: str, condition: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in condition.items() if name.startswith(prefix)}
 
 
-def _method_options(name: str) -> list[str]:
+def protocols_of(
+    grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any], otherwise: Sequence[str] = ("disjoint",)
+) -> Sequence[str]:
+    """The protocols that are tried."""
+    return grid.get("protocol", [settings["protocol"]] if "protocol" in settings else otherwise)
+
+
+def method_options(name: str) -> list[str]:
+    """Names of the options that a method has."""
     return [option.name for option in dataclasses.fields(registry.method(name).Options)]
 
 
-def _protocol_options(name: str) -> list[str]:
+def protocol_options(name: str) -> list[str]:
+    """Names of the options that a protocol has."""
     return list(own_arguments(registry.protocol(name), SHARED_ARGUMENTS))
 
 
-def _data_options(name: str) -> list[str]:
+def data_options(name: str) -> list[str]:
+    """Names of the options that a data set has."""
     return list(own_arguments(registry.dataset(name), ("data",)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from threading import Thread
 from typing import cast
 
 import torch
@@ -79,8 +81,17 @@ def settle_side_by_side(
 
 
 def _work(home: Connection, plan: Plan, path: Path) -> None:
+    Thread(target=_end_with_parent, daemon=True).start()
     display = display_to(lambda line: home.send((_LINE, line)))
     home.send((_ENDED, attempt(plan, path, display)))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed could not end us; another one may want this run's folder at once."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 @contextmanager

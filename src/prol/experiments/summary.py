@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from prol.experiments.executors import Executor, OneByOne
 from prol.runs import RunFolder
 
 BESIDE = "side_by_side"
@@ -32,6 +33,14 @@ class Writer:
         """Raises OSError where it still cannot be written."""
         if self._behind:
             self._write()
+
+
+def company_of(file: Path, pending: Collection[Path], executor: Executor) -> dict[str, bool]:
+    """Which runs had company as far as an earlier summary says, with those that are about to have some."""
+    beside = known_beside(file)
+    forget_unbegun(beside, pending)  # a process that was killed had no time to
+    one_at_a_time = isinstance(executor, OneByOne) or getattr(executor, "jobs", None) == 1
+    return beside if one_at_a_time or len(pending) < 2 else beside | {path.name: True for path in pending}
 
 
 def forget_unbegun(beside: dict[str, bool], pending: Iterable[Path]) -> None:

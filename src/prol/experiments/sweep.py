@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from prol.artifacts.atomic import write_file, write_json
+from prol.artifacts.atomic import write_json, write_text
 from prol.artifacts.folders import at_work_in
 from prol.backbones import open_backbone
-from prol.experiments.executors import Executor, OneByOne
+from prol.experiments.executors import Executor
 from prol.experiments.grid import Point
 from prol.experiments.method_words import spell, spell_method
 from prol.experiments.one_run import read_run
 from prol.experiments.planned import folder_name, named_settings, require_planned
-from prol.experiments.summary import BESIDE, Writer, forget_unbegun, known_beside
+from prol.experiments.summary import BESIDE, Writer, company_of, forget_unbegun
+from prol.experiments.told_lines import say_nothing
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
 from prol.report.sweep_table import sweep_csv, sweep_markdown
@@ -79,7 +79,7 @@ def sweep(
     Args:
         say: is given lines about how the whole gets on.
     """
-    folder, say = Path(out), say or _say_nothing
+    folder, say = Path(out), say or say_nothing
     asked = look_at(points, folder)  # mistakes are told before a folder is made
     with at_work_in(folder):
         # Another sweep may have been at work here until now.
@@ -106,9 +106,7 @@ def _carry_out(
             f"finished runs of an earlier sweep in {folder} that are not asked for now: {left_out}; {SUMMARY}, {PAGE} "
             f"and {ROWS} are without them until a sweep asks for all at once"
         )
-    beside = known_beside(folder / SUMMARY)
-    if len(pending) > 1 and not isinstance(executor, OneByOne):
-        beside |= {path.name: True for path in pending}
+    beside = company_of(folder / SUMMARY, pending, executor)
     _write(folder, runs, points, beside)
     summary = Writer(lambda: _write(folder, runs, points, beside), say)
     began = time.monotonic()
@@ -189,18 +187,10 @@ def _write(folder: Path, found: Mapping[str, SweepRun], points: Sequence[Point],
     write_json(folder / SUMMARY, sweep_content(runs, development) | {BESIDE: dict(beside)})
     commands = commands_to_test(points, best_of(settings_of(runs))) if development else []
     for name, text in {PAGE: sweep_markdown(runs, development, commands), ROWS: sweep_csv(runs)}.items():
-        write_file(folder / name, partial(_write_text, text))
-
-
-def _write_text(text: str, file: Path) -> None:
-    file.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
 
 
 def _to_go(seconds: float) -> str:
     if seconds <= 0:
         return ""
     return f", about {seconds:.0f} s to go" if seconds < 90 else f", about {seconds / 60:.0f} min to go"
-
-
-def _say_nothing(line: str) -> None:
-    del line

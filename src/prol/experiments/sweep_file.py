@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from prol.experiments.grid import Request, named_values
+from prol.experiments.grid import (
+    Request,
+    data_options,
+    method_options,
+    named_values,
+    protocol_options,
+    protocols_of,
+)
 from prol.experiments.method_words import read_method
 from prol.options import coerce_options
 from prol.runs import Plan
@@ -75,18 +82,24 @@ def replaced_by_flags(
 ) -> Request:
     """A file's request with what flags say in place of what it says about the same."""
 
+    protocols = protocols_of(asked.grid, asked.settings)
+    before, now = ([read_method(word)[0] for word in words] for words in (asked.methods, methods or asked.methods))
+    owners: dict[str, tuple[Callable[[str], Sequence[str]], Sequence[str], Sequence[str]]] = {
+        "": (method_options, before, now),
+        "data": (data_options, asked.datasets, datasets or asked.datasets),
+        "protocol": (protocol_options, protocols, protocols_of(axes, settings, protocols)),
+    }
+
     def stays(axis: str) -> bool:
         owner, _, option = axis.rpartition(".")
         if axis in settings or axis in axes:
             return False
-        if owner == "protocol":
-            return "protocol" not in {*settings, *axes}
-        if owner == "data":
-            return not datasets
-        return not owner or (owner not in gone and option not in axes)
+        if owner not in owners:
+            return option not in axes and (owner in now or owner not in before)
+        options, had, have = owners[owner]
+        # What nobody ever had stays, to be refused as the mistake it is.
+        return any(option in options(name) for name in have) or not any(option in options(name) for name in had)
 
-    before, now = ({read_method(word)[0] for word in words} for words in (asked.methods, methods or asked.methods))
-    gone = before - now
     return replace(
         asked,
         methods=methods or asked.methods,

@@ -15,6 +15,11 @@ def display_to(tell: Callable[[str], None]) -> Lines:
     return Lines(Console(file=_Outbox(tell), highlight=False, markup=False))
 
 
+def say_nothing(line: str) -> None:
+    """For those who do not want to hear how things get on."""
+    del line
+
+
 class _Outbox(io.StringIO):
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ def plot_bench(content: Content, file: Path) -> None:
     check_figure_file(file)
     draw = {"ladder": _draw_ladder, "growth": _draw_growth}.get(content["bench"])
     if draw is None:
-        raise ValueError(f"there is no picture of `prol bench {content['bench']}`: ladder and growth are drawn")
+        raise ValueError(f"there is no picture of {content['bench']}: measurements of ladder and growth are drawn")
     rows = [row for row in content["rows"] if "error" not in row]
     if not rows:
         raise ValueError("nothing was measured that could be drawn")

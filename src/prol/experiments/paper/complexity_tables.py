@@ -25,7 +25,8 @@ def complexity_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
     title = "Seconds of learning against the number of images"
     notes = ("The paper derives O(N) and prints no times for it.", *meaning(outcomes))
     tables = [growth_table("complexity-images", title, outcomes, _all, notes)]
-    if all(len(timing_of(run)["tasks"]) > READY for outcome in outcomes for run in outcome.runs):
+    runs = [run for outcome in outcomes for run in outcome.runs]
+    if runs and all(len(timing_of(run)["tasks"]) > READY for run in runs):
         notes = ("The same runs without the two tasks in which a learner gets ready.",)
         tables.append(growth_table("complexity-later", f"{title}, from the third task on", outcomes, _later, notes))
     settings = [outcome.setting for outcome in outcomes if outcome.setting is not None]

@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prol.artifacts.atomic import write_file, write_json
+from prol.artifacts.atomic import write_json, write_text
 from prol.experiments.paper import tables, timing_tables
 from prol.experiments.paper.carrying_out import Outcome
 from prol.experiments.paper.complexity_tables import complexity_tables
@@ -29,7 +28,7 @@ _TABLE = "table"
 
 @dataclass(frozen=True)
 class Reproduced:
-    """An item as it was written: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
+    """An item, written or not: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
 
     sheet: Sheet
     page: str
@@ -86,16 +85,21 @@ def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reprodu
 
 def write_tables(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
     """Writes all that can be made again from its runs and the list of them."""
-    place = folder / item.name
+    made = describe(item, outcomes, folder)
+    sheet, place = made.sheet, made.folder
     place.mkdir(parents=True, exist_ok=True)
-    sheet = make_sheet(item.name, outcomes)
     write_json(place / f"{_TABLE}.json", asdict(sheet))
-    _write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
-    page = sheet_markdown(sheet)
-    _write_text(place / f"{_TABLE}.md", page)  # there even where no picture can be drawn
-    _write_text(place / f"{_TABLE}.md", sheet_markdown(sheet, plot_sheet(sheet, place)))
+    write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
+    write_text(place / f"{_TABLE}.md", made.page)  # there even where no picture can be drawn
+    write_text(place / f"{_TABLE}.md", sheet_markdown(sheet, plot_sheet(sheet, place)))
+    return made
+
+
+def describe(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
+    """What would be written, and where; writes nothing."""
+    sheet = make_sheet(item.name, outcomes)
     missing = tuple(dict.fromkeys(f"{one.row} on {one.dataset}: {one.why}" for one in outcomes if one.why))
-    return Reproduced(sheet, page, place, missing, any(one.failed for one in outcomes))
+    return Reproduced(sheet, sheet_markdown(sheet), folder / item.name, missing, any(one.failed for one in outcomes))
 
 
 def _outcome_content(outcome: Outcome) -> dict[str, Any]:
@@ -148,11 +152,3 @@ def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
         except (DamagedRun, FileNotFoundError) as error:
             why.append(str(error))
     return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)
-
-
-def _write_text(path: Path, text: str) -> None:
-    write_file(path, partial(_put, text))
-
-
-def _put(text: str, file: Path) -> None:
-    file.write_text(text, encoding="utf-8")

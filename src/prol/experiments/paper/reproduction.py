@@ -12,6 +12,7 @@ from prol.experiments.paper.carrying_out import Grid, Say
 from prol.experiments.paper.item_files import (
     RUNS,
     Reproduced,
+    describe,
     left_out_runs,
     read_outcomes,
     sources,
@@ -20,6 +21,7 @@ from prol.experiments.paper.item_files import (
 )
 from prol.experiments.paper.items import Item, Want
 from prol.experiments.paper.scale import Scale
+from prol.experiments.told_lines import say_nothing
 from prol.runs.display import Silent
 
 
@@ -44,7 +46,7 @@ def reproduce(
         say: is given lines about how the whole gets on.
         keep_models: whether finished runs keep their learner and last checkpoint.
     """
-    say = say or _say_nothing
+    say = say or say_nothing
     asked = {item.name: item.wants(scale) for item in items}
     if not any(asked.values()):
         raise ValueError("--methods leaves no row of what is to be reproduced: `prol reproduce --list` names the rows")
@@ -100,21 +102,29 @@ class _Pages:
             raise problem
 
     def _try(self, item: Item) -> None:
-        wants = self.waiting[item]
         try:
-            if left_out := left_out_runs(item, self.grid.names(wants), self.folder):
-                self.say(
-                    f"{item.name}: finished runs of its earlier table that are not asked for now: {left_out}; they are "
-                    "kept, but the table is without them until all rows and seeds are asked for at once"
-                )
-            self.done[item.name] = write_item(item, self.grid.outcomes(wants), self.folder)
+            self.done[item.name] = self._write(item)
         except OSError as error:
             self.problems[item.name] = error
             self.say(f"{item.name} cannot be written: {error}")
-            return
-        del self.waiting[item]
-        if self.waiting:
+        else:
+            del self.waiting[item]
+
+    def _write(self, item: Item) -> Reproduced:
+        outcomes = self.grid.outcomes(self.waiting[item])
+        left_out = left_out_runs(item, self.grid.names(self.waiting[item]), self.folder)
+        if left_out and not any(outcome.runs for outcome in outcomes):
+            self.say(f"{item.name}: no run of what is asked for can be had; its earlier files stay as they are")
+            return describe(item, outcomes, self.folder)
+        written = write_item(item, outcomes, self.folder)
+        if left_out:
+            self.say(
+                f"{item.name}: finished runs of its earlier table that it is without now: {left_out}, as they are not "
+                "asked for or their data or weights are not there; they are kept, and come back with them"
+            )
+        if len(self.waiting) > 1:
             self.say(f"{item.name}: written to {self.folder / item.name}")
+        return written
 
 
 def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
@@ -130,7 +140,3 @@ def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:
         raise ValueError(f"{folder} holds none of {', '.join(item.name for item in items)}: reproduce one first")
     with at_work_in(folder):
         return [write_tables(item, read_outcomes(folder, item), folder) for item in there]
-
-
-def _say_nothing(line: str) -> None:
-    del line

@@ -6,11 +6,10 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import partial
 from html import escape
 from pathlib import Path
 
-from prol.artifacts.atomic import write_file
+from prol.artifacts.atomic import write_text
 from prol.report.page.found import LeftOut
 from prol.report.page.inline_svg import inline_svg
 from prol.report.page.parts import Part, best_line, parts_of
@@ -31,7 +30,7 @@ _MEASURES = {
 def write_page(sections: Sequence[Section], left_out: Sequence[LeftOut], file: Path) -> None:
     """Writes the report of some sections, and of what is not in it, as one HTML file."""
     page = page_of(sections, left_out)
-    write_file(file, partial(_write_text, page))
+    write_text(file, page)
 
 
 def page_of(sections: Sequence[Section], left_out: Sequence[LeftOut]) -> str:
@@ -137,7 +136,3 @@ def _with_code(line: str) -> str:
 
 def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-def _write_text(text: str, file: Path) -> None:
-    file.write_text(text, encoding="utf-8")

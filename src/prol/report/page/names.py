@@ -92,9 +92,12 @@ def _told(files: RunFiles, groups: Sequence[Sequence[RunFiles]], spelt: Sequence
     plain = [group[0].config["options"] for group, name in zip(groups, spelt, strict=True) if name == method]
     rows = plain[:1] or [group[0].config["options"] for group in groups if group[0].config["method"] == method]
     told = [name for name in unlike_names([options, *rows]) if name in options]
-    if not any(name and group[0].config["method"] == method for name, group in zip(spelt, groups, strict=True)):
-        # Beside names that a comparison spells, what goes without saying would be another thing.
+    beside = [name for name, group in zip(spelt, groups, strict=True) if name and group[0].config["method"] == method]
+    if not beside:
         told = [name for name in told if _usual(name, rows) != written(options[name])]
+    elif not plain:  # beside names that a comparison spells, what goes without saying would be another thing
+        named = {option for name in beside for option in re.findall(r"[:,](\w+)=", name)}
+        told = sorted(name for name in options if name in named or name in told)
     return f"{method}:{','.join(f'{name}={shown(options[name])}' for name in told)}" if told else str(method)
 
 
