@@ -13,7 +13,7 @@ from prol.artifacts.atomic import write_json, write_text
 from prol.artifacts.folders import at_work_in, require_folder
 from prol.experiments.executors import Executor, LocalProcesses, OneByOne, require_jobs
 from prol.experiments.one_run import read_run, require_same_plan, sentence_of
-from prol.experiments.summary import BESIDE, Writer, company_of, forget_unbegun, known_beside
+from prol.experiments.summary import BESIDE, company_of, kept_up_to_date, known_beside
 from prol.experiments.told_lines import say_nothing
 from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
@@ -92,22 +92,17 @@ def _carry_out(
 ) -> None:
     """Brings `failures` and the files of the comparison up to date while runs end."""
     beside = company_of(folder / SUMMARY, pending, executor)
-    _write(folder, beside, failures)
-    summary = Writer(lambda: _write(folder, beside, failures), say)
     done = wanted - len(pending)
-    try:
-        with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
-            for path, problem in outcomes:
-                done += 1
-                if problem is not None:
-                    failures[path.name] = problem
-                summary.write_if_possible()
-                say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {wanted} runs)")
-    except BaseException:
-        forget_unbegun(beside, pending)
-        summary.write_if_possible()
-        raise
-    summary.write_at_last()
+    with (
+        kept_up_to_date(lambda: _write(folder, beside, failures), say, beside, pending) as summary,
+        closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes,
+    ):
+        for path, problem in outcomes:
+            done += 1
+            if problem is not None:
+                failures[path.name] = problem
+            summary.write_if_possible()
+            say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {wanted} runs)")
 
 
 def read_comparison(folder: str | Path) -> Comparison:

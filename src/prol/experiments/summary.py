@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from prol.experiments.executors import Executor, OneByOne
@@ -33,6 +34,22 @@ class Writer:
         """Raises OSError where it still cannot be written."""
         if self._behind:
             self._write()
+
+
+@contextmanager
+def kept_up_to_date(
+    write: Callable[[], None], say: Callable[[str], None], beside: dict[str, bool], pending: Iterable[Path]
+) -> Iterator[Writer]:
+    """Writes a summary before the first run and after the last, whatever ends them; between, the writer does."""
+    write()
+    writer = Writer(write, say)
+    try:
+        yield writer
+    except BaseException:
+        forget_unbegun(beside, pending)
+        writer.write_if_possible()
+        raise
+    writer.write_at_last()
 
 
 def company_of(file: Path, pending: Collection[Path], executor: Executor) -> dict[str, bool]:

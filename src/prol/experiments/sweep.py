@@ -19,7 +19,7 @@ from prol.experiments.grid import Point
 from prol.experiments.method_words import spell, spell_method
 from prol.experiments.one_run import read_run
 from prol.experiments.planned import folder_name, named_settings, require_planned
-from prol.experiments.summary import BESIDE, Writer, company_of, forget_unbegun
+from prol.experiments.summary import BESIDE, company_of, kept_up_to_date
 from prol.experiments.told_lines import say_nothing
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
@@ -107,25 +107,20 @@ def _carry_out(
             f"and {ROWS} are without them until a sweep asks for all at once"
         )
     beside = company_of(folder / SUMMARY, pending, executor)
-    _write(folder, runs, points, beside)
-    summary = Writer(lambda: _write(folder, runs, points, beside), say)
     began = time.monotonic()
-    try:
-        with closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
-            for path, problem in outcomes:
-                done += 1
-                state = _as_it_is(runs[path.name], RunFolder(path))
-                runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
-                summary.write_if_possible()
-                left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
-                problem = runs[path.name].problem
-                what = "finished" if problem is None else f"failed: {problem}"
-                say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
-    except BaseException:
-        forget_unbegun(beside, pending)
-        summary.write_if_possible()
-        raise
-    summary.write_at_last()
+    with (
+        kept_up_to_date(lambda: _write(folder, runs, points, beside), say, beside, pending) as summary,
+        closing(executor.settle(pending, lambda path, line: say(f"{path.name}: {line}"))) as outcomes,
+    ):
+        for path, problem in outcomes:
+            done += 1
+            state = _as_it_is(runs[path.name], RunFolder(path))
+            runs[path.name] = state if problem is None else replace(state, state="failed", problem=problem)
+            summary.write_if_possible()
+            left = (time.monotonic() - began) / (done - kept) * (len(plans) - done)
+            problem = runs[path.name].problem
+            what = "finished" if problem is None else f"failed: {problem}"
+            say(f"{path.name} {what} ({done} of {len(plans)} runs{_to_go(left)})")
 
 
 def commands_to_test(points: Sequence[Point], best: Sequence[Setting]) -> list[str]:
