@@ -16,7 +16,7 @@ from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.experiments.executors import LocalProcesses
 from prol.experiments.paper.carrying_out import run_name
-from prol.experiments.paper.item_files import Reproduced
+from prol.experiments.paper.item_files import Reproduced, make_sheet
 from prol.experiments.paper.items import ITEMS, pick
 from prol.experiments.paper.printed import names, read_printed
 from prol.experiments.paper.reproduction import render, reproduce
@@ -247,6 +247,10 @@ def test_runs_side_by_side_give_the_same_tables(scale: Scale, tmp_path: Path) ->
     [other] = reproduce(pick(["main"]), scale, tmp_path / "other", LocalProcesses(2))
     assert one.finished_runs == 1
     assert one.sheet == other.sheet
+
+
+def test_without_any_run_complexity_has_no_table_of_later_tasks() -> None:
+    assert [table.name for table in make_sheet("complexity", []).tables] == ["complexity-images", "complexity-chunks"]
 
 
 def test_what_is_timed_runs_alone_and_computes_every_feature_anew(scale: Scale) -> None:
