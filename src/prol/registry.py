@@ -6,7 +6,7 @@ whose value is "module:attribute".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -70,7 +70,7 @@ _BUILT_IN = {
 
 def names(group: str) -> dict[str, str]:
     """Every known name of a group ("methods", "datasets" or "protocols") and where it lives."""
-    return _BUILT_IN[group] | {name: point.value for name, point in _added(group).items()}
+    return _known(group, _added(group))
 
 
 def load_all(group: str) -> tuple[dict[str, Any], list[str]]:
@@ -105,7 +105,7 @@ def protocol(name: str) -> Callable[..., Stream]:
 
 def _resolve(group: str, name: str) -> Any:
     added = _added(group)
-    known = _BUILT_IN[group] | {other: point.value for other, point in added.items()}
+    known = _known(group, added)
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -114,6 +114,10 @@ def _resolve(group: str, name: str) -> Any:
         return _load(group, added[name])
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def _known(group: str, added: Mapping[str, EntryPoint]) -> dict[str, str]:
+    return _BUILT_IN[group] | {name: point.value for name, point in added.items()}
 
 
 def _added(group: str) -> dict[str, EntryPoint]:
