@@ -26,11 +26,11 @@ from prol import registry
 from prol.backbones import Backbone, open_backbone, pick_device
 from prol.bench.machine import document
 from prol.learner import Learner
-from prol.methods.contrastive import Seen
-from prol.methods.er import ER
-from prol.methods.ocm import OCM
-from prol.methods.replay import Drawn
-from prol.parts.views import CROP_GREY, apply_views
+from prol.methods.replay.contrastive import Seen
+from prol.methods.replay.er import ER
+from prol.methods.replay.ocm import OCM
+from prol.methods.replay.learner import Drawn
+from prol.methods.replay.views import CROP_GREY, apply_views
 
 
 class LabelsAlone(OCM):

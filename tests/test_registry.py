@@ -59,7 +59,7 @@ def test_another_package_adds_a_method_by_an_entry_point(tmp_path: Path, monkeyp
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[prol.methods]\nstrange = stranger_methods:Strange\n")
     (tmp_path / "stranger_methods.py").write_text(
-        "from prol.methods.ncm import NCM\n\n\nclass Strange(NCM):\n    name = 'strange'\n"
+        "from prol.methods.closed_form.ncm import NCM\n\n\nclass Strange(NCM):\n    name = 'strange'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
@@ -85,7 +85,7 @@ MALFORMED = {
         "TypeError: stranger_methods:Strange has no dataclass Options",
     ),
     "methods of no family": (
-        "from prol.methods.ncm import NCM\n\n\nclass Strange(NCM):\n    family = 7",
+        "from prol.methods.closed_form.ncm import NCM\n\n\nclass Strange(NCM):\n    family = 7",
         "TypeError: the family of stranger_methods:Strange is no text",
     ),
     "datasets": ("def Strange(data: 'Nothing' = None): ...", "NameError: name 'Nothing' is not defined"),

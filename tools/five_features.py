@@ -21,8 +21,8 @@ from torch import Tensor
 
 from prol import registry
 from prol.backbones import Backbone, evaluation_input, open_backbone
-from prol.parts.moments import Totals
-from prol.parts.random_features import (
+from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.random_features import (
     fourier_features,
     gamma_by_variance,
     normal,
@@ -30,7 +30,7 @@ from prol.parts.random_features import (
     relu_features,
     uniform,
 )
-from prol.parts.solvers import class_means, factor, lda, oas_share
+from prol.methods.closed_form.solvers import class_means, factor, lda, oas_share
 
 AT_ONCE = 250
 SHARES = (0.5, 0.9, 1.0)

@@ -59,7 +59,15 @@ def unlearn(learner: Learner, images: Any, labels: Any) -> Removal:
         raise ValueError(f"{len(pixels)} images and {len(names)} labels: each image needs its label, and at least one")
     rows = torch.tensor([row_of(learner, name) for name in names])
     gone = _emptied(learner, rows)
-    traces = learner._unlearn(pixels, upload(rows, learner.backbone.device))
+    augment = getattr(learner.options, "augment", "none")
+    if learner.additive and augment != "none":
+        raise ValueError(
+            f"with augment={augment} images cannot be unlearnt: which crop of each was learnt is not stored"
+        )
+    with torch.no_grad():
+        encoded = learner.encoded(pixels) if learner.additive else torch.empty(0)
+        traces = learner.subtract(encoded, upload(rows, learner.backbone.device))
+    learner._latest.clear()
     for name in gone:
         row = row_of(learner, name)
         tensors, meta = copied(learner.state())

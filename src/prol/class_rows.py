@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 Tensors = dict[str, Tensor]
-Together = Literal["sum", "mean", "either", "keep"]
-"""What the row of two classes together is: their sum, their mean, true where one is, or that of the class kept."""
+Combine = Literal["sum", "mean", "either", "keep"]
+"""What the row of two merged classes is: their sum, their mean, true where one is, or that of the class that stays."""
+Together = Combine
 
 ELSEWHERE = "checkpoints, exports and other copies made before keep everything"
 AGAINST_IT = "the rows of the other classes were trained against it"
@@ -76,6 +77,8 @@ class Contents:
     """Takes a class out of what all share, before its row goes; gives a sentence on it."""
     put_together: Callable[[Tensors, dict[str, Any], int, int], None] | None = None
     """Puts together what is not rows of tables, before they are."""
+    move_rows: Callable[[dict[str, Any], int], None] | None = None
+    """Moves class rows among the JSON values when a row is gone."""
     refusal: str = ""
     """Why no row can be taken out."""
     merge_refusal: str = ""
@@ -97,7 +100,7 @@ class Contents:
         return next((how for pattern, how in self.tables.items() if fnmatchcase(name, pattern)), None)
 
 
-def without_row(tensors: Tensors, meta: Mapping[str, Any], contents: Contents, row: int) -> tuple[Tensors, list[str]]:
+def without_row(tensors: Tensors, meta: dict[str, Any], contents: Contents, row: int) -> tuple[Tensors, list[str]]:
     """The tensors without a class, and the names of those that had a row of it; `meta` gets fewer rows in place."""
     kept, touched = dict(tensors), []
     for name in tensors:
@@ -119,7 +122,7 @@ def without_row(tensors: Tensors, meta: Mapping[str, Any], contents: Contents, r
     for group in {name.rpartition("/")[0] for name in kept if name.endswith("/rows") and not len(kept[name])}:
         if contents.together(f"{group}/rows") is not None:  # as if none of it had ever been in play
             kept = {name: tensor for name, tensor in kept.items() if name.rpartition("/")[0] != group}
-    _shorten(meta, row)
+    (contents.move_rows or _shorten)(meta, row)
     return kept, touched
 
 
@@ -163,7 +166,7 @@ def _together(how: Together | None, into: Tensor, other: Tensor) -> Tensor:
     return into + other if how == "sum" else (into + other) / 2
 
 
-def _shorten(meta: Mapping[str, Any], row: int) -> None:
+def _shorten(meta: dict[str, Any], row: int) -> None:
     """Where tasks begin, in a method's JSON, when the row of a class is gone."""
     if "clock" in meta and meta["clock"]["first_row"] > row:
         meta["clock"]["first_row"] -= 1

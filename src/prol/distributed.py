@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from prol.merging import Agreement, Terms, agree, assembled, contribution, share_of, terms_of
-from prol.sums import Sums
+from prol.merging import Sums
 
 if TYPE_CHECKING:
     from prol.learner import Learner

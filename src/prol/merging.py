@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from prol.labels import Label
-from prol.sums import Sums, placed
+from prol.state import put_value
 
 if TYPE_CHECKING:
-    from prol.learner import Learner, State
+    from prol.learner import Learner, SavedState
 
 _CURE = "let all of them go on from copies of one learner, and give that one as base"
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The state of a learner, apart by how it is added to that of another.
+
+    Tensors are the learner's own and for reading only.
+    """
+
+    tables: Mapping[str, Tensor]
+    """Those with a row for each class, `[C, ...]`: rows of one class add up."""
+    totals: Mapping[str, Tensor] = field(default_factory=dict)
+    """Those that add up as they are."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Counts that add up."""
+    agreed: Mapping[str, Any] = field(default_factory=dict)
+    """What must be equal, by words for it: sums under other values could not be added."""
+    rest: tuple[Mapping[str, Tensor], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
+    """All else of the state, tensors and JSON, which is taken over from one of the learners."""
+    narrowing: tuple[str, ...] = ()
+    """Tables `[C, K]` that lose their last columns when classes become many: the narrowest of them decides."""
+
+    def together(self) -> dict[str, Tensor]:
+        """All tensors of the state under their names."""
+        return {**self.tables, **self.totals, **self.rest[0]}
+
+    def values(self) -> dict[str, Any]:
+        """All values of the state, with counts added up."""
+        found = deepcopy(dict(self.rest[1]))
+        for name, number in self.numbers.items():
+            put_value(found, name, number)
+        return found
 
 
 @dataclass(frozen=True)
@@ -150,12 +184,12 @@ def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreemen
     return placed(table, torch.tensor([row_of[label] for label in classes], dtype=torch.int64), len(plan.classes))
 
 
-def assembled(learner: Learner, told: Sums, total: Mapping[str, Tensor], plan: Agreement) -> State:
+def assembled(learner: Learner, told: Sums, total: Mapping[str, Tensor], plan: Agreement) -> SavedState:
     """The state of all together for `load_state`; what is not a sum is as it was `told` by the leader."""
     tables = {name: total[name].to(tensor.dtype) for name, tensor in told.tables.items()}
     totals = {name: total[name].to(tensor.dtype) for name, tensor in told.totals.items()}
     whole = dataclasses.replace(told, tables=tables, totals=totals, numbers=plan.numbers)
-    tensors, meta = learner._from_sums(whole, len(plan.classes))
+    tensors, meta = learner.from_sums(whole, len(plan.classes))
     return {**tensors, "random": learner.random.get_state()}, {"classes": plan.classes, "method": meta}
 
 
@@ -183,3 +217,37 @@ def _require_from_base(number: int, one: Terms, base: Terms) -> None:
                 f"learner {number + 1} did not go on from the base: of {label!r} it has learnt "
                 f"{counts.get(label, 0)} images, the base {count}; give what all of them began with"
             )
+
+
+def sums_of(learner: Learner) -> Sums:
+    """A learner's state apart by how it is added to that of another; ValueError where it cannot be."""
+    if not learner.additive:
+        raise ValueError(
+            f"{learner.name} cannot be merged: what it learns from an image depends on what it learnt before, so that "
+            "two learners do not add up to one"
+        )
+    augment = getattr(learner.options, "augment", "none")
+    if augment != "none":
+        raise ValueError(f"with augment={augment} learners cannot be merged: one alone would have drawn other crops")
+    tables, totals, numbers = learner.stored.summed()
+    tensors, agreed = learner.stored.agreements()
+    agreed |= {words: fingerprint(found) for words, found in tensors.items()}
+    saved = learner.stored.saved_tensors()
+    rest = {name: tensor for name, tensor in saved.items() if name not in tables and name not in totals}
+    return Sums(tables, totals, numbers, agreed, (rest, learner.stored.saved_values()))
+
+
+def placed(table: Tensor, rows: Tensor, classes: int) -> Tensor:
+    """A table `[C, ...]` in float64 with each row where `rows` `[C]` says, zeros elsewhere: `[classes, ...]`."""
+    wide = torch.zeros(classes, *table.shape[1:], device=table.device, dtype=torch.float64)
+    wide[rows.to(table.device)] = table.double()
+    return wide
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of tensors, to find out whether two learners have the same ones."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

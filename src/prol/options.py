@@ -1,6 +1,7 @@
 """Options of a method, a protocol or a data set, from Python values or from the command line's key=value.
 
-A method's options are a frozen dataclass; a protocol's or a data set's are arguments of its function.
+A method's options are a frozen dataclass that inherits from `Options`; its annotations say which values are allowed. A
+protocol's or a data set's options are arguments of its function.
 """
 
 from __future__ import annotations
@@ -10,9 +11,75 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which numbers an option may be: finite, at least `least` or above `above`, and at most `most`."""
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    whole: bool = False
+
+    def holds(self, number: float) -> bool:
+        return (
+            (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (number <= self.most if self.most is not None else number < float("inf"))
+        )
+
+    def __str__(self) -> str:
+        if self.most is not None and self.least is not None:
+            return f"from {self.least:g} to {self.most:g}"
+        bound = f"at least {self.least:g}" if self.above is None else f"above {self.above:g}"
+        return bound if self.whole else f"a finite number {'of ' if self.above is None else ''}{bound}"
+
+
+Count = Annotated[int, Range(least=1, whole=True)]
+Whole = Annotated[int, Range(least=0, whole=True)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(least=0, most=1)]
+
+
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "PROLPlusOptions": {
+        "frequency": "bandwidth",
+        "own": "class_directions",
+        "trust": "prior_weight",
+        "ease": "shrinkage_factor",
+        "draw_in": "shrink_means",
+        "carry": "drift_correction",
+    },
+}
+"""Option names of version 0.1, by class of options, and what they are called since: files and commands may say either."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """A method's options. Numbers must lie in the ranges of their annotations."""
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            value, allowed = getattr(self, name), option_range(hint)
+            if allowed is None or isinstance(value, str | bool) or value is None:
+                continue
+            if not allowed.holds(value):
+                others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
+                besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
+                raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
+
+
+def option_range(hint: Any) -> Range | None:
+    """The range among the annotations of a type, if there is one."""
+    for kind in _alternatives(hint):
+        if get_origin(kind) is Annotated:
+            return next((extra for extra in get_args(kind)[1:] if isinstance(extra, Range)), None)
+    return None
 
 
 def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
@@ -22,7 +89,13 @@ def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def coerce_options(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the types that the dataclass `kind` wants, not yet checked against each other."""
-    return _coerce_all(values, get_type_hints(kind), [field.name for field in dataclasses.fields(kind)])
+    renamed = RENAMED.get(kind.__name__, {})
+    current: dict[str, Any] = {}
+    for name, value in values.items():
+        if renamed.get(name, name) in current:
+            raise ValueError(f"option {renamed.get(name, name)!r} is given twice, once as {name!r}")
+        current[renamed.get(name, name)] = value
+    return _coerce_all(current, get_type_hints(kind), [field.name for field in dataclasses.fields(kind)])
 
 
 def bind_arguments(
@@ -134,8 +207,12 @@ def _as_kind(value: Any, kind: Any) -> tuple[bool, Any]:
     return isinstance(value, kind), value
 
 
+def _is_literal(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
 def _describe(kind: Any) -> str:
-    if get_origin(kind) is Literal:
+    if _is_literal(kind):
         return "one of " + ", ".join(get_args(kind))
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(kind, str(kind))

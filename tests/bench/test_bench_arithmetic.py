@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from prol.backbones import ViT, open_backbone
 from prol.bench.arithmetic import Shape, backward, forward, work_of
-from prol.methods.ncm import NCM
-from prol.methods.prol import PROL
+from prol.methods.closed_form.ncm import NCM
+from prol.methods.prol.learner import PROL
 
 VIT_BASE = Shape(tokens=197, width=768, depth=12, hidden=3072, patch=768)
 

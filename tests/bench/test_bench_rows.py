@@ -51,7 +51,7 @@ def test_speed_has_a_row_for_each_method_chunk_and_batch(vit: ViT) -> None:
 
 
 def test_a_step_that_fails_leaves_its_error_and_the_rest_goes_on(vit: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
-    from prol.methods.ncm import NCM
+    from prol.methods.closed_form.ncm import NCM
 
     def out_of_memory(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")

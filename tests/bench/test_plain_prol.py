@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from golden_files import golden, tiny_vit
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}

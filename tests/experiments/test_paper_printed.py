@@ -11,7 +11,7 @@ import pytest
 
 from prol.datasets.generated import TEST_SIZES, TRAIN_SIZES
 from prol.experiments.paper.printed import DATASETS, PrintedTable, names, read_printed
-from prol.methods.prol_options import ABLATIONS
+from prol.methods.prol.options import ABLATIONS
 
 PER_TASK = [name for name in names() if name.startswith(("accuracy", "forgetting", "throughput_", "training", "infer"))]
 ROUNDED = 0.0061  # some averages are cut, not rounded

@@ -21,7 +21,7 @@ from prol.experiments.paper.items import ITEMS, pick
 from prol.experiments.paper.printed import names, read_printed
 from prol.experiments.paper.reproduction import render, reproduce
 from prol.experiments.paper.scale import SCALES, Scale, read_scale
-from prol.methods.prol_options import ABLATIONS
+from prol.methods.prol.options import ABLATIONS
 from prol.runs import Plan
 from prol.runs.setup import set_up
 from runs.small_runs import environment

@@ -14,8 +14,8 @@ import prol
 from prol.backbones import ViT, evaluation_input, open_backbone
 from prol.backbones.acceleration import Acceleration
 from prol.learner import Learner
-from prol.methods.prol import PROL
-from prol.methods.prol_options import ABLATIONS
+from prol.methods.prol.learner import PROL
+from prol.methods.prol.options import ABLATIONS
 
 pytestmark = pytest.mark.gpu
 

@@ -13,8 +13,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
 from prol.integrations.discriminant import Discriminant, Shrinkage
-from prol.parts.moments import Totals
-from prol.parts.solvers import oas_share, within_classes
+from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.solvers import oas_share, within_classes
 
 
 def blobs(seed: int = 0, count: int = 60, width: int = 5, classes: int = 3) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,8 @@ from prol.evaluation.lesson import make_images
 from prol.integrations.onnx import export_onnx, require_parity
 from prol.integrations.onnx_graph import prepared
 from prol.learner import Learner
-from prol.methods.ncm import NCM
-from prol.methods.prol_plus import PROLPlus
+from prol.methods.closed_form.ncm import NCM
+from prol.methods.prol_plus.learner import PROLPlus
 
 LONG = ("slda", "randumb", "l2p", "dualprompt", "coda_prompt", "convprompt", "mos", "ease", "lae")
 """Methods whose graphs take long to write, or are much like those of others."""

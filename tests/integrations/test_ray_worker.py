@@ -65,7 +65,7 @@ def test_a_method_that_ends_the_interpreter_ends_its_run_alone(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[prol.methods]\nstrange = stranger_that_exits:Strange\n")
     (tmp_path / "stranger_that_exits.py").write_text(
-        "from prol.methods.ncm import NCM\n\n\nclass Strange(NCM):\n"
+        "from prol.methods.closed_form.ncm import NCM\n\n\nclass Strange(NCM):\n"
         "    name = 'strange'\n\n    def _learn(self, pixels, rows):\n        raise SystemExit('no licence')\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

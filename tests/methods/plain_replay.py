@@ -14,7 +14,7 @@ from backbones.plain_resnet import PlainResNet
 from methods.small_streams import pictures
 from prol.backbones import ResNet
 from prol.learner import Learner
-from prol.methods.replay import ReplayLearner
+from prol.methods.replay.learner import ReplayLearner
 
 CLASSES = ["g", "b", "e", "a"]
 """Announced in this order, which is that of their rows; none of them is met in it."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from golden_files import tiny_vit
 from prol.learner import Learner
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 PLAIN = {"augment": "none", "blocks": 3, "lr": 0.01, "lr_scaling": False}
 """PROL options that suit the tiny ViT and make a step a function of its chunk alone."""

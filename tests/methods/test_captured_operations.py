@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import prol
 from prol.backbones import ResNet, ViT
-from prol.methods.ease import EASE
-from prol.methods.mos import MOS
-from prol.methods.replay import ReplayLearner
+from prol.methods.adapters.ease import EASE
+from prol.methods.adapters.mos import MOS
+from prol.methods.replay.learner import ReplayLearner
 
 READS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "lift_fresh", "bincount"}
 """Operations whose result or shape the host must wait for, or that take their values from it."""

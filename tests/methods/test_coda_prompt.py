@@ -13,7 +13,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ViT, open_backbone
-from prol.methods.coda_prompt import CODAPrompt
+from prol.methods.prompts.coda_prompt import CODAPrompt
 
 KINDS = [0, 1, 2, 3]
 NAMES = ("prompts", "keys", "attention")

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ViT, open_backbone
-from prol.methods.convprompt import ConvPrompt
-from prol.parts.conv_prompts import generators_by_likeness
+from prol.methods.prompts.convprompt import ConvPrompt
+from prol.methods.prompts.conv_prompts import generators_by_likeness
 
 KINDS = [0, 1, 2, 3]
 

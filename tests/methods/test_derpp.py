@@ -13,8 +13,8 @@ from torch import Tensor
 import prol
 from prol.backbones import ResNet
 from prol.evaluation.learner_checks import CHECKS
-from prol.methods.derpp import DERPP, logit_distance
-from prol.parts.views import PARTIAL, apply_views
+from prol.methods.replay.derpp import DERPP, logit_distance
+from prol.methods.replay.views import PARTIAL, apply_views
 
 
 def random_tensor(*shape: int, seed: int) -> Tensor:

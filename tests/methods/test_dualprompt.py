@@ -13,7 +13,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ViT, open_backbone
-from prol.methods.dualprompt import DualPrompt
+from prol.methods.prompts.dualprompt import DualPrompt
 
 KINDS = [0, 1, 2, 3]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 import prol
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
-from prol.methods.ease import EASE, subspace_scores
+from prol.methods.adapters.ease import EASE, subspace_scores
 
 PLAIN = {"augment": "none", "bottleneck": 4, "scale": 1.0}
 TEST = pictures([0, 1, 2, 3, 4, 5], seed=50)

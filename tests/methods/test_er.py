@@ -17,9 +17,9 @@ import prol
 from prol.backbones import ResNet
 from prol.evaluation.learner_checks import CHECKS
 from prol.evaluation.lesson import difference
-from prol.methods.er import ER
-from prol.methods.replay import ReplayLearner
-from prol.parts.views import FULL, apply_views
+from prol.methods.replay.er import ER
+from prol.methods.replay.learner import ReplayLearner
+from prol.methods.replay.views import FULL, apply_views
 from prol.runs import Plan, start
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 import prol
 from prol.backbones import ResNet
 from prol.evaluation.learner_checks import CHECKS
-from prol.methods.er_ace import asymmetric_cross_entropy
-from prol.parts.views import PARTIAL, apply_views
+from prol.methods.replay.er_ace import asymmetric_cross_entropy
+from prol.methods.replay.views import PARTIAL, apply_views
 
 
 def random_logits(count: int, classes: int, seed: int = 0) -> Tensor:

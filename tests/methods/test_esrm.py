@@ -14,10 +14,10 @@ from torch import Tensor
 import prol
 from prol.backbones import ResNet
 from prol.evaluation.learner_checks import CHECKS
-from prol.methods.esrm import ESRM, group_contrast
-from prol.parts.sample_memory import Insertion
-from prol.parts.similarity import unit
-from prol.parts.views import FULL, apply_views
+from prol.methods.replay.esrm import ESRM, group_contrast
+from prol.methods.replay.sample_memory import Insertion
+from prol.engine.similarity import unit
+from prol.methods.replay.views import FULL, apply_views
 
 SMALL = {"memory": 6, "replay": 4, "projection": 5}
 

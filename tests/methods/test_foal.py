@@ -13,9 +13,9 @@ from torch import Tensor
 import prol
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
-from prol.methods.foal import FOAL
-from prol.parts.moments import Totals
-from prol.parts.solvers import ridge
+from prol.methods.closed_form.foal import FOAL
+from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.solvers import ridge
 
 KINDS = [0, 1, 2, 0, 1, 0, 2, 3, 1, 0, 3, 2]
 IMAGES = pictures(KINDS)

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import prol
 from prol.backbones import ResNet
 from prol.evaluation.lesson import difference
-from prol.methods.gdumb import GDumb
-from prol.methods.gdumb_training import MemoryNetwork, TrainingPlan, descend, rates
+from prol.methods.replay.gdumb import GDumb
+from prol.methods.replay.gdumb_training import MemoryNetwork, TrainingPlan, descend, rates
 
 KINDS = [0, 1, 2]
 

@@ -15,9 +15,9 @@ from torch import Tensor
 import prol
 from prol.backbones import ResNet
 from prol.evaluation.learner_checks import CHECKS
-from prol.methods.gsa import GSA, again, new_share, own_cross_entropy
-from prol.parts.mirrored_halves import halves_mirrored
-from prol.parts.views import LARGE_CROP_GREY, apply_views
+from prol.methods.replay.gsa import GSA, again, new_share, own_cross_entropy
+from prol.methods.replay.mirrored_halves import halves_mirrored
+from prol.methods.replay.views import LARGE_CROP_GREY, apply_views
 
 SMALL = {"memory": 12, "replay": 8, "current": 3}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 import prol
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
-from prol.methods.lae import LAE
+from prol.methods.adapters.lae import LAE
 
 PLAIN = {"augment": "none", "blocks": 3, "lr": 0.01, "freeze_steps": 0}
 TEST = pictures([0, 1, 2, 3], seed=50)

@@ -14,9 +14,9 @@ import prol
 from prol import registry
 from prol.backbones import ResNet
 from prol.evaluation.lesson import difference
-from prol.methods.replay import ReplayLearner
-from prol.parts.later import Later
-from prol.parts.loss_watch import LossWatch
+from prol.methods.replay.learner import ReplayLearner
+from prol.engine.step import Later
+from prol.engine.step import LossWatch
 
 KINDS = [0, 1, 2]
 REPLAY = [name for name in METHODS if issubclass(registry.method(name), ReplayLearner)]

@@ -14,7 +14,7 @@ from torch import Tensor
 import prol
 from prol.backbones import ViT, evaluation_input, open_backbone
 from prol.learner import Amount
-from prol.methods.mos import MOS, spread_apart
+from prol.methods.adapters.mos import MOS, spread_apart
 
 PLAIN = {"augment": "none", "bottleneck": 4, "align_epochs": 2, "scale": 1.0}
 TEST = pictures([0, 1, 2, 3, 4, 5], seed=50)

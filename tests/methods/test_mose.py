@@ -17,9 +17,9 @@ from torch import Tensor
 import prol
 from prol.backbones import ResNet, evaluation_input
 from prol.evaluation.lesson import difference
-from prol.methods.mose import MOSE, draw_balanced
-from prol.methods.mose_losses import current_cross_entropy, reverse_distillation, supervised_contrast
-from prol.parts.adam import part_gradients
+from prol.methods.replay.mose import MOSE, draw_balanced
+from prol.methods.replay.mose_losses import current_cross_entropy, reverse_distillation, supervised_contrast
+from prol.engine.adam import part_gradients
 
 TASKS = ([0, 1, 2], [3, 4])
 

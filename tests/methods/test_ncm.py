@@ -15,7 +15,7 @@ from torch import Tensor
 import prol
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
-from prol.methods.ncm import NCM
+from prol.methods.closed_form.ncm import NCM
 
 KINDS = [0, 1, 2, 0, 1, 0, 2, 3, 1, 0]
 IMAGES = pictures(KINDS)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.methods.onpro import OnPro
-from prol.parts.views import CROP_GREY, apply_views
+from prol.methods.replay.onpro import OnPro
+from prol.methods.replay.views import CROP_GREY, apply_views
 
 SMALL = {"memory": 20, "replay": 6, "rotations": 3, "projection": 8, "close_pairs": 2}
 TASKS = ([0, 1, 2], [3, 4])

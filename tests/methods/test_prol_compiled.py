@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from prol.backbones.acceleration import compiled
-from prol.methods.prol_losses import loss_terms
-from prol.parts.adam import part_gradients
+from prol.methods.prol.losses import loss_terms
+from prol.engine.adam import part_gradients
 
 KINDS = [0, 1, 2, 0]
 

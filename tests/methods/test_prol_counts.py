@@ -9,7 +9,7 @@ from small_streams import make_prol, pictures, tensors
 
 from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import torch
 from small_streams import after_two_tasks, changed, changed_rows, make_prol, pictures, same_state, tensors
 
 from prol.backbones import evaluation_input
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 GENERATOR = {"source/generator.weight", "source/generator.bias"}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_streams import after_two_tasks, changed, changed_rows, pictures, tensors
 
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 TERMS = ("intra", "sim", "ort", "gen")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from prol.methods.prol import PROL
-from prol.methods.prol_options import ABLATIONS, COEFFICIENTS, PRESETS, PROLOptions, read_prol_options
+from prol.methods.prol.learner import PROL
+from prol.methods.prol.options import ABLATIONS, COEFFICIENTS, PRESETS, PROLOptions, read_prol_options
 
 
 def read(**values: Any) -> PROLOptions:

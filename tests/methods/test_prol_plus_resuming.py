@@ -13,7 +13,7 @@ from small_streams import pictures, same_state, tensors
 
 import prol
 from prol.backbones import ViT
-from prol.methods.prol_plus import PROLPlus
+from prol.methods.prol_plus.learner import PROLPlus
 
 TEST = pictures(list(range(6)), seed=7)
 

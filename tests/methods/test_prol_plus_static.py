@@ -10,7 +10,7 @@ from small_prol_plus import make
 from small_streams import pictures
 
 from prol.backbones import ViT
-from prol.methods import prol_plus
+from prol.methods.prol_plus.learner import learner as prol_plus
 
 SCENES = pictures([0, 3], seed=5)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_streams import changed_rows, make_prol, pictures, same_state, tensors
 
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 
 def make(**options: Any) -> PROL:

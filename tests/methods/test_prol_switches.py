@@ -8,8 +8,8 @@ import pytest
 import torch
 from small_streams import after_two_tasks, changed, changed_rows, make_prol, pictures, tensors
 
-from prol.methods.prol import PROL
-from prol.methods.prol_options import ABLATIONS
+from prol.methods.prol.learner import PROL
+from prol.methods.prol.options import ABLATIONS
 
 CURRENT = [4, 5, 6, 7]
 

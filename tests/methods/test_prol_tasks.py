@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_streams import make_prol, pictures, tensors
 
-from prol.methods.prol import PROL
+from prol.methods.prol.learner import PROL
 
 SOFT = {"threshold": 1e9}
 """Every step turns soft at once."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from golden_files import GOLDEN, golden, tiny_vit
 from prol.backbones import evaluation_input
-from prol.methods.prol import PROL
-from prol.parts.adam import part_gradients
-from prol.parts.losses import clip_together
+from prol.methods.prol.learner import PROL
+from prol.engine.adam import part_gradients
+from prol.engine.losses import clip_together
 
 TRAJECTORIES = sorted(path.stem for path in GOLDEN.glob("traj_*.safetensors"))
 TOLERANCE = {torch.float64: {"log": 1e-9, "state": 1e-8}, torch.float32: {"log": 1e-4, "state": 1e-4}}

@@ -15,8 +15,8 @@ from prol.evaluation import check_learner
 from prol.evaluation.learner_checks import CHECKS, Subject
 from prol.evaluation.lesson import difference
 from prol.learner import Amount
-from prol.methods.ranpac import RanPAC
-from prol.parts.solvers import choose_ridge, mean_square, ridge
+from prol.methods.closed_form.ranpac import RanPAC
+from prol.methods.closed_form.solvers import choose_ridge, mean_square, ridge
 from prol.runs.counting import count_parameters
 
 TASKS = ([0, 1, 2], [3, 4, 5])
@@ -62,7 +62,7 @@ def test_the_ridge_is_chosen_from_what_is_held_out(tiny: ViT) -> None:
 
 @pytest.mark.parametrize("memory", ["statistics", "all", "none", 1])
 def test_the_first_task_settles_the_ridge_for_good(tiny: ViT, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prol.methods.ranpac.SETTLED_AFTER", 6)
+    monkeypatch.setattr("prol.methods.closed_form.ranpac.SETTLED_AFTER", 6)
     learner = make(tiny, memory=memory)
     learner.boundary([0, 1, 2])
     learner.learn(pictures([0, 1, 2] * 10), [0, 1, 2, 1, 2] * 6)  # labels that are partly wrong want a penalty

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.adam import Adam, Part, part_gradients
+from prol.engine.adam import Adam, Part, part_gradients
 
 ROWS, WIDTH = 7, 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from prol.parts.adam_moments import AdamMoments
+from prol.engine.adam_tables import AdamMoments
 
 
 def shapes(**sizes: int) -> dict[str, torch.Size]:

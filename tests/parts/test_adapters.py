@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import ViT
-from prol.parts.adapters import Adapter, FixedPrefix, LowRank, Module, TaskModules, move_towards
+from prol.methods.adapters.modules import Adapter, FixedPrefix, LowRank, Module, TaskModules, move_towards
 
 WIDTH, DEPTH, HEADS = 64, 4, 4
 MODULES: dict[str, Module] = {

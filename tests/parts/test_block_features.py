@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.backbones import Encoded, ViT
-from prol.parts.block_features import (
+from prol.methods.prol_plus.block_features import (
     FEW,
     LARGEST,
     PRIOR,
@@ -20,7 +20,7 @@ from prol.parts.block_features import (
     require_usable,
     usable,
 )
-from prol.parts.moments import Totals
+from prol.methods.closed_form.moments import Totals
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:

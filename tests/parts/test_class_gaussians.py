@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.class_gaussians import ClassGaussians, Covariance, aligned_head
+from prol.methods.adapters.class_gaussians import ClassGaussians, Covariance, aligned_head
 
 WIDTH = 3
 CPU = torch.device("cpu")

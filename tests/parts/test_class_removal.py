@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from prol.parts.class_removal import (
+from prol.methods.closed_form.class_removal import (
     forget_least_squares,
     require_left_over,
     spread_share,
     take_out_of_inverse,
     take_out_of_moments,
 )
-from prol.parts.moments import Moments
-from prol.parts.solvers import recursive_least_squares, within_classes
+from prol.methods.closed_form.moments import Moments
+from prol.methods.closed_form.solvers import recursive_least_squares, within_classes
 
 ROWS = torch.tensor([0] * 7 + [1] * 5 + [2] * 1 + [3] * 9)
 

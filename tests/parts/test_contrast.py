@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.contrast import class_contrast, likeness, new_contrast, pair_contrast, same_class
+from prol.methods.replay.contrast import class_contrast, likeness, new_contrast, pair_contrast, same_class
 
 TEMPERATURE = 0.07
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.adam import Adam, part_gradients
-from prol.parts.conv_prompts import KERNEL, ConvPrompts, generated, generators_by_likeness, match, mixing_blocks
+from prol.engine.adam import Adam, part_gradients
+from prol.methods.prompts.conv_prompts import KERNEL, ConvPrompts, generated, generators_by_likeness, match, mixing_blocks
 
 WIDTH, HEADS, BLOCKS, LENGTH = 16, 2, 3, 4
 

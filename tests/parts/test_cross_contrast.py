@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from prol.parts.cross_contrast import cross_contrast, softened_divergence
-from prol.parts.similarity import unit
+from prol.methods.replay.cross_contrast import cross_contrast, softened_divergence
+from prol.engine.similarity import unit
 
 
 def random(*shape: int, seed: int) -> torch.Tensor:

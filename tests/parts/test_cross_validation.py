@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts import cross_validation
-from prol.parts.cross_validation import (
+from prol.methods.prol_plus.learner import cross_validation
+from prol.methods.prol_plus.cross_validation import (
     FIRST,
     NO_FREEDOM,
     STRENGTHS,
@@ -20,7 +20,7 @@ from prol.parts.cross_validation import (
     choose_strength,
     cross_validated,
 )
-from prol.parts.moments import Totals
+from prol.methods.closed_form.moments import Totals
 
 CLASSES = 3
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.entropy import above_median, prediction_entropy, surest_replaced
-from prol.parts.sample_memory import EMPTY, SampleMemory
+from prol.methods.replay.entropy import above_median, prediction_entropy, surest_replaced
+from prol.methods.replay.sample_memory import EMPTY, SampleMemory
 
 
 def test_the_entropy_is_minus_the_sum_of_p_log_p() -> None:

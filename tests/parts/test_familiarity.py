@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from prol.parts.familiarity import SHARE, LatestDistance, RelativeDistance
-from prol.parts.moments import Moments, Totals
+from prol.methods.closed_form.familiarity import SHARE, LatestDistance, RelativeDistance
+from prol.methods.closed_form.moments import Moments, Totals
 
 CLASSES, WIDTH = 4, 7
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from prol.parts.gradient_balance import class_weights, probability_sums, weighted_cross_entropy
-from prol.parts.mirrored_halves import halves_mirrored, with_halves_mirrored
+from prol.methods.replay.gradient_balance import class_weights, probability_sums, weighted_cross_entropy
+from prol.methods.replay.mirrored_halves import halves_mirrored, with_halves_mirrored
 
 LOGITS = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2
 ROWS = [0, 1, 1, 2, 0, 1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prol.parts.gram_schmidt import orthogonality_gap, orthonormal_rows
+from prol.methods.prompts.prefixes import orthogonality_gap, orthonormal_rows
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prol.parts.sample_memory import SampleMemory, greedy_balance
+from prol.methods.replay.sample_memory import SampleMemory, greedy_balance
 
 
 def kept(rows: list[int], capacity: int, chunk: int, seed: int = 0) -> SampleMemory:

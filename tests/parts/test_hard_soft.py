@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from prol.parts.hard_soft import HardSoft
+from prol.methods.prol.hard_soft import HardSoft
 
 
 def torch_rates(base: float, eta_min: float, t_max: int, steps: int) -> list[float]:

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.adam import Adam, part_gradients
-from prol.parts.heads import ROOM, TaskHeads, fold
+from prol.engine.adam import Adam, part_gradients
+from prol.engine.heads import ROOM, TaskHeads, fold
 
 WIDTH = 6
 SIZES = [3, 1, 4]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.key_matcher import batch_vote, nearest_keys, pull
+from prol.methods.prompts.prefixes import batch_vote, nearest_keys, pull
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

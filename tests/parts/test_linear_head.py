@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.adam import Adam, part_gradients
-from prol.parts.linear_head import LinearHead
+from prol.engine.adam import Adam, part_gradients
+from prol.engine.heads import LinearHead
 
 WIDTH = 6
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from prol.parts.logit_masks import Mask, allowed_classes, masked_cross_entropy
+from prol.engine.losses import Mask, allowed_classes, masked_cross_entropy
 
 
 def allowed(mask: Mask, rows: list[int], first_row: int = 4, classes: int = 7) -> set[int]:

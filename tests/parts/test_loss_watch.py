@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prol.parts.later import Later
-from prol.parts.loss_watch import LossWatch
+from prol.engine.step import Later
+from prol.engine.step import LossWatch
 
 
 def numbers(total: float) -> Later:

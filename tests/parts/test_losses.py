@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from golden_files import golden
-from prol.parts import losses
-from prol.parts.similarity import cosine_pairs, cosine_to_all, unit
+from prol.engine import losses
+from prol.engine.similarity import cosine_pairs, cosine_to_all, unit
 
 DTYPES = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=["float64", "float32"]

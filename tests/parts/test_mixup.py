@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from prol.parts.mixup import Mixture, draw_beta, mixed_cross_entropy, mixed_images, mixed_rows
+from prol.methods.replay.mixup import Mixture, draw_beta, mixed_cross_entropy, mixed_images, mixed_rows
 
 
 def test_images_and_their_loss_are_mixed_by_weight() -> None:

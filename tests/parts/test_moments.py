@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from largest import Largest, homes
 
-from prol.parts.moments import BLOCK, COMPARED, Moments, Totals, TwinMoments
+from prol.methods.closed_form.moments import BLOCK, COMPARED, Moments, Totals, TwinMoments
 
 CPU = torch.device("cpu")
 FEATURES = torch.randn(23, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

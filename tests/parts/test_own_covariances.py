@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from own_gains import expected_gains
-from prol.parts import own_covariances
-from prol.parts.own_covariances import (
+from prol.methods.prol_plus.learner import class_covariances as own_covariances
+from prol.methods.prol_plus.class_covariances import (
     DOUBT,
     FLOOR,
     NUMBERS_AT_ONCE,

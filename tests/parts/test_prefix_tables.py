@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.prefix_tables import by_block, component_weights, mixed
+from prol.methods.prompts.prefixes import by_block, component_weights, mixed
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from golden_files import golden
-from prol.parts.prompt_source import (
+from prol.methods.prol.prompt_source import (
     Chosen,
     Factor,
     Generator,
@@ -19,7 +19,7 @@ from prol.parts.prompt_source import (
     nearest_key,
     nearest_keys_by_task,
 )
-from prol.parts.similarity import cosine_pairs, cosine_to_all
+from prol.engine.similarity import cosine_pairs, cosine_to_all
 
 CPU = torch.device("cpu")
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
@@ -165,7 +165,7 @@ def test_released_prompts_in_training_take_the_rows_of_the_first_task(dtype: tor
 
 
 def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> None:
-    from prol.parts.losses import orthogonality
+    from prol.engine.losses import orthogonality
 
     recorded, source = golden("prompt_generation"), make()
     query = features()[recorded["train_task2.rows"]]

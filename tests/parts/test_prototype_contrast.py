@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.prototype_contrast import (
+from prol.methods.replay.prototype_contrast import (
     chosen_pairs,
     class_means,
     pair_chances,

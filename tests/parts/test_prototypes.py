@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.prototypes import Prototypes, classmates, complete
+from prol.methods.adapters.prototypes import Prototypes, classmates, complete
 
 WIDTH = 4
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from prol.parts.random_features import (
+from prol.methods.closed_form.random_features import (
     fourier_features,
     gamma_by_variance,
     normal,

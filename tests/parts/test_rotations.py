@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prol.parts.rotations import MOST, pseudo_classes, versions
+from prol.methods.replay.rotations import MOST, pseudo_classes, versions
 
 
 def test_versions_turn_halves_and_then_the_whole() -> None:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prol.parts.rows_in_play import LEAST, RowsInPlay
+from prol.engine.adam_tables import LEAST, RowsInPlay
 
 LENGTH = 300
 chunks = st.lists(st.lists(st.integers(0, LENGTH - 1), max_size=40), max_size=12)

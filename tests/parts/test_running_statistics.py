@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from prol.parts.running_statistics import keep_if, noted
+from prol.methods.replay.running_statistics import keep_if, noted
 
 
 def some() -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.sample_memory import EMPTY, SampleMemory, with_classes_together, without_class
+from prol.methods.replay.sample_memory import EMPTY, SampleMemory, with_classes_together, without_class
 
 VALID, INVALID = torch.tensor(True), torch.tensor(False)
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.adam import Part
+from prol.engine.adam import Part
 from prol.parts.rows import RowTable
-from prol.parts.sgd import SGD
+from prol.engine.sgd import SGD
 
 ROWS, WIDTH = 6, 3
 

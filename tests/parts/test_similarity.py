@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.similarity import (
+from prol.engine.similarity import (
     STRIP,
     _in_columns,
     _in_strips,

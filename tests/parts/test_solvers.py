@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.parts.moments import Totals
-from prol.parts.solvers import (
+from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.solvers import (
     STRENGTHS,
     UNCHOSEN,
     SolvedHead,

@@ -16,7 +16,7 @@ import prol
 from prol.artifacts.updating import saved_sha256
 from prol.backbones import Pixels, ViT
 from prol.evaluation.lesson import difference
-from prol.methods.ncm import NCM
+from prol.methods.closed_form.ncm import NCM
 from prol.serve.budget import Budget, Share
 from prol.serve.class_jobs import Remove
 from prol.serve.jobs import Answer, Desk, Job

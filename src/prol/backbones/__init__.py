@@ -13,8 +13,8 @@ from prol.backbones.preprocess import (
     stage_augmented,
     stage_evaluation,
 )
-from prol.backbones.resnet import Norms, ResNet
-from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention
+from prol.backbones.resnet import Norms, ResNet, require_resnet
+from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention, require_vit
 
 __all__ = [
     "BUILT_IN",
@@ -36,6 +36,8 @@ __all__ = [
     "pick_device",
     "prefix_attention",
     "render",
+    "require_resnet",
+    "require_vit",
     "stage_augmented",
     "stage_evaluation",
 ]

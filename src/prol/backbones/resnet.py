@@ -186,3 +186,13 @@ def _shapes_sha256(model: nn.Module) -> str:
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
     return digest.hexdigest()
+
+
+def require_resnet(method: str, backbone: Any) -> ResNet:
+    """The backbone, if it is the network that is trained from scratch."""
+    if not isinstance(backbone, ResNet):
+        raise ValueError(
+            f"method {method} trains a network from scratch and needs backbone resnet18_cifar, got {backbone.name}: "
+            "leave the backbone out"
+        )
+    return backbone

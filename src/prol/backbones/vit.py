@@ -263,3 +263,12 @@ def _not_plain(model: Any) -> str | None:
         if not hasattr(block.mlp, "fc1"):
             return f"its blocks hold a {type(block.mlp).__name__}"
     return None
+
+
+def require_vit(method: str, backbone: object, blocks: int = 0) -> ViT:
+    """The backbone, if it is a ViT with at least so many blocks."""
+    if not isinstance(backbone, ViT):
+        raise ValueError(f"method {method} needs a ViT as backbone, got {type(backbone).__name__}")
+    if blocks > backbone.depth:
+        raise ValueError(f"{blocks} prompted blocks, but the backbone has {backbone.depth}: prompt fewer of them")
+    return backbone

@@ -117,8 +117,11 @@ class Examiner:
                 yield ImagesSkipped.of("test", task, unheard)
             if len(batch.indices):
                 labels = self.dataset.test.labels[batch.indices]
-                known = () if batch.fixed is None else (batch.fixed,)
-                found.append(Answers(labels, *self._judge(self.learner.predict(batch.images, *known), labels)))
+                if batch.encoded is None:
+                    scores = self.learner.predict(batch.images)
+                else:
+                    scores = self.learner.predict_encoded(batch.encoded, batch.images)
+                found.append(Answers(labels, *self._judge(scores, labels)))
         columns = zip(*((part.labels, part.right, part.confidence) for part in found), strict=True)
         return Answers(*(np.concatenate(column) for column in columns))
 

@@ -20,11 +20,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """Test images ready for a prediction: `predict(images, fixed)`."""
+    """Test images ready for a prediction, with their encodings where these are known."""
 
     indices: Indices
     images: list[NDArray[np.uint8]] | None
-    fixed: Tensor | None
+    encoded: Tensor | None
     unreadable: list[Unreadable] = field(default_factory=list)
 
 
@@ -37,7 +37,7 @@ class HeldOut:
 
     def __init__(self, split: Split, groups: Sequence[Indices], learner: Learner, reuse: bool, workers: int) -> None:
         self.split, self.groups, self.learner, self.workers = split, groups, learner, workers
-        self.reuse = reuse and learner.fixed != "nothing"
+        self.reuse = reuse and learner.encoding != "none" and learner.frozen
         self._table: Tensor | None = None
         self._done: set[int] = set()
         self._unreadable: dict[int, Unreadable] = {}
@@ -46,7 +46,7 @@ class HeldOut:
         """The asked images in order, as many at a time as the learner takes."""
         if self.reuse:
             self._compute(indices)
-        if self.reuse and self.learner.fixed == "all":
+        if self.reuse and self.learner.encoding == "all":
             bad = [self._unreadable[i] for i in indices.tolist() if i in self._unreadable]
             good = np.array([i for i in indices.tolist() if i not in self._unreadable], dtype=np.int64)
             for start in range(0, max(len(good), 1), self.learner.predict_batch):
@@ -54,8 +54,8 @@ class HeldOut:
                 yield Batch(chosen, None, self._rows(chosen), bad if start == 0 else [])
             return
         for loaded in self._readable(indices):
-            fixed = self._rows(loaded.indices) if self.reuse else None
-            yield Batch(loaded.indices, loaded.images, fixed, loaded.unreadable)
+            encoded = self._rows(loaded.indices) if self.reuse else None
+            yield Batch(loaded.indices, loaded.images, encoded, loaded.unreadable)
 
     def _compute(self, indices: Indices) -> None:
         for number, group in enumerate(self.groups):
@@ -65,7 +65,7 @@ class HeldOut:
                 self._unreadable |= {bad.index: bad for bad in loaded.unreadable}
                 if not loaded.images:
                     continue
-                features = self.learner.fixed_features(loaded.images)
+                features = self.learner.encode_images(loaded.images)
                 if self._table is None:
                     self._table = features.new_zeros(len(self.split.labels), *features.shape[1:])
                 self._table[torch.from_numpy(loaded.indices).to(features.device)] = features

@@ -91,18 +91,18 @@ def batch_independence(subject: Subject) -> None:
     _require_same_scores(learner, learner.predict(images), whole, "with predict_batch=3")
 
 
-def fixed_features_stay(subject: Subject) -> None:
-    """What is said to be untouched by learning is so, and a prediction that starts from it is the same."""
+def encodings_stay(subject: Subject) -> None:
+    """Encodings that are said to be frozen do not change, and a prediction that starts from them is the same."""
     learner, images = subject.fresh(), make_images(9, seed=17)
-    if learner.fixed == "nothing":
+    if learner.encoding == "none" or not learner.frozen:
         return
     teach(learner, LESSON[:1])
-    early = learner.fixed_features(images)
+    early = learner.encode_images(images)
     teach(learner, LESSON[1:])
-    _require(same_bits(early, learner.fixed_features(images)), "fixed features were changed by learning")
+    _require(same_bits(early, learner.encode_images(images)), "encodings were changed by learning")
     whole = learner.predict(images)
-    known = learner.predict(images if learner.fixed == "part" else None, early)
-    _require_same_scores(learner, known, whole, "from fixed features instead of images")
+    known = learner.predict_encoded(early, images if learner.encoding == "query" else None)
+    _require_same_scores(learner, known, whole, "from encodings instead of images")
 
 
 def save_and_load(subject: Subject) -> None:
@@ -284,7 +284,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
         scores_have_a_column_for_each_class,
         predict_is_pure,
         batch_independence,
-        fixed_features_stay,
+        encodings_stay,
         save_and_load,
         clones_are_independent,
         seeded_runs_are_identical,

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.parts.moments import Moments, Totals
-from prol.parts.solvers import SolvedHead, lda
+from prol.methods.closed_form.moments import Moments, Totals
+from prol.methods.closed_form.solvers import SolvedHead, lda
 
 Shrinkage = float | Literal["oas"]
 

@@ -26,7 +26,7 @@ class Answering(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         inputs = prepared(images, self.learner.preprocessing, self.learner.backbone.dtype)
-        return self.learner._scores(inputs, None).float()
+        return self.learner.scores(inputs, None).float()
 
 
 def traced(learner: Learner, images: Tensor) -> torch.export.ExportedProgram:

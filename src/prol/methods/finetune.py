@@ -11,15 +11,15 @@ from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
+from prol.engine import losses
+from prol.engine.adam import Adam, Part, part_gradients
+from prol.engine.heads import LinearHead
+from prol.engine.step import FastStep
+from prol.engine.tasks import TaskClock
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
-from prol.methods.stepped import SteppedLearner
-from prol.parts import losses
-from prol.parts.adam import Adam, Part, part_gradients
-from prol.parts.fast_step import FastStep
-from prol.parts.linear_head import LinearHead
+from prol.methods.gradient import SteppedLearner
 from prol.parts.packing import packed, unpacked
-from prol.parts.tasks import TaskClock
 
 HEAD_DEVIATION = 0.02
 

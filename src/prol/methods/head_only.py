@@ -12,16 +12,16 @@ from torch import Tensor
 
 from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
 from prol.class_rows import AGAINST_IT, AUGMENTED, AVERAGED, Contents
+from prol.engine import losses
+from prol.engine.adam import Adam, Part, part_gradients
+from prol.engine.captured import FrozenPass
+from prol.engine.step import FastStep
+from prol.engine.tasks import TaskClock
 from prol.labels import Label
 from prol.learner import Amount, Footprint, State
-from prol.methods.stepped import SteppedLearner
-from prol.parts import losses
-from prol.parts.adam import Adam, Part, part_gradients
-from prol.parts.fast_step import FastStep
-from prol.parts.frozen_pass import FrozenPass
+from prol.methods.gradient import SteppedLearner
 from prol.parts.packing import packed, unpacked
 from prol.parts.rows import RowTable
-from prol.parts.tasks import TaskClock
 
 
 @dataclass(frozen=True)

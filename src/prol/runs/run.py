@@ -122,7 +122,7 @@ def _carry_out(
             with folder.writing():
                 log.settle()
         assert isinstance(last, Finished)
-        reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
+        reused = setup.config["measures"]["reuse_features"] and learner.encoding != "none" and learner.frozen
         with folder.writing():
             learner.save(folder.model)
             write_json(folder.timing, timing.summary(features_reused=reused))

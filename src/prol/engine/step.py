@@ -1,0 +1,204 @@
+"""A training step that never waits for the device: captured where it can be, watched, and reported when asked."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Staged
+from prol.engine.captured import Captured, Function
+from prol.engine.losses import complain_of_loss
+from prol.state import State
+
+MakeStaged = Callable[[], Staged]
+"""Puts a chunk on the device when it is called: on a GPU, on a stream of its own."""
+
+
+class Remembered:
+    """The same, with what was made at hand afterwards."""
+
+    def __init__(self, make: MakeStaged) -> None:
+        self._make = make
+        self.made: Staged = ()
+
+    def __call__(self) -> Staged:
+        self.made = self._make()
+        return self.made
+
+
+class FastStep:
+    """Runs a function that takes one step and gives its loss terms by name, "total" among them.
+
+    Where "total" is not finite the function must move nothing: that is told here.
+
+    Args:
+        function: takes what `ahead` gave, and the chunk's class rows.
+        ahead: what of a step does not depend on the steps before, as a pass through a frozen network. On a GPU it runs
+            beside the step that is still under way.
+    """
+
+    def __init__(
+        self, function: Function, ahead: Function, captured: bool, lr: float, state: State | None = None
+    ) -> None:
+        if state is not None:
+            state.value("last", read=lambda: dict(self._last), load=self.restore)
+        self._names: tuple[str, ...] = ()
+        self._function = Captured(partial(self._numbers, function), captured)
+        self._ahead = Captured(ahead, captured)
+        self._captured = captured
+        self._stream: torch.cuda.Stream | None = None
+        self._taken: torch.cuda.Event | None = None
+        self._watch = LossWatch(lr)
+        self._last: Mapping[str, float] = {}
+
+    def __call__(self, layout: Hashable, step: int, staged: MakeStaged, rows: Tensor) -> None:
+        """`layout` is where the function's buffers are, `step` the number to name in a complaint."""
+        self._looking(self._watch.poll)
+        with self._beside(rows.device):
+            chunk = staged()
+            seen = self._ahead(None, *chunk)
+        if self._stream is not None:
+            here = torch.cuda.current_stream(rows.device)
+            here.wait_stream(self._stream)
+            for tensor in (*chunk, *seen.values()):
+                tensor.record_stream(here)
+            self._taken = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        values = self._function(layout, *seen.values(), rows, taken=self._taken)["numbers"]
+        numbers = Later(self._names, values)
+        self._watch.note(numbers, step, at_once=rows.device.type != "cuda")
+        self._last = numbers
+
+    def _numbers(self, function: Function, *inputs: Tensor) -> dict[str, Tensor]:
+        """One step's terms as one tensor, so that the host gets them in one copy."""
+        values = function(*inputs)
+        self._names = tuple(values)
+        return {"numbers": torch.stack([value.double() for value in values.values()])}
+
+    def _beside(self, device: torch.device) -> AbstractContextManager[object]:
+        """On a GPU, a stream of its own that begins once the step before has taken what was last made there."""
+        if not self._captured or device.type != "cuda":
+            return nullcontext()
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+        if self._taken is not None:
+            self._stream.wait_event(self._taken)
+        return torch.cuda.stream(self._stream)
+
+    def flush(self) -> None:
+        """To be called before anything is read from the learner: waits for running steps and raises their errors."""
+        self._looking(self._watch.flush)
+
+    def _looking(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except ValueError:
+            self._last = self._watch.last_good  # what the bad step said of itself is not the learner's
+            raise
+
+    def report(self) -> Mapping[str, float]:
+        """The values of the last step that was taken; what is still under way is waited for when it is read."""
+        return self._last
+
+    def restore(self, report: Mapping[str, float]) -> None:
+        """Takes over what `report` gave; what was under way belongs to another state."""
+        self._last = dict(report)
+        self._watch.restart(self._last)
+
+
+LAG = 2
+"""Steps that may be under way while the host prepares the next one."""
+
+
+class LossWatch:
+    """Is told the numbers of each step; raises where their "total" was not finite.
+
+    The step itself must have changed nothing then. On a CPU that is told at once. On a GPU it is looked at `LAG` steps
+    later, or when `flush` is called.
+    """
+
+    def __init__(self, lr: float) -> None:
+        self.lr = lr
+        self._under_way: deque[tuple[Later, int]] = deque()
+        self.last_good: Mapping[str, float] = {}
+        """The numbers of the last step that was looked at and was finite."""
+
+    def note(self, numbers: Later, step: int, at_once: bool) -> None:
+        if not at_once:
+            self._under_way.append((numbers, step))
+        elif not math.isfinite(numbers["total"]):
+            complain_of_loss(step, self.lr)
+        else:
+            self.last_good = numbers
+
+    def poll(self) -> None:
+        """To be called before each step."""
+        while len(self._under_way) >= LAG:
+            self._look()
+
+    def flush(self) -> None:
+        """To be called before anything is read from the learner."""
+        while self._under_way:
+            self._look()
+
+    def restart(self, last_good: Mapping[str, float]) -> None:
+        """Drops what is under way, which belongs to another state."""
+        self._under_way.clear()
+        self.last_good = last_good
+
+    def _look(self) -> None:
+        numbers, step = self._under_way.popleft()
+        if not math.isfinite(numbers["total"]):
+            raise ValueError(
+                f"the loss was not finite at step {step} of a task, in a chunk handed over before; nothing was "
+                f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
+            )
+        self.last_good = numbers
+
+
+class Later(Mapping[str, float]):
+    """Numbers by name, which are waited for when one is first read.
+
+    From a GPU they are copied to the host behind the work under way, whatever becomes of `values` `[K]` afterwards.
+    """
+
+    def __init__(self, names: Sequence[str], values: Tensor) -> None:
+        self._names = tuple(names)
+        self._numbers: dict[str, float] | None = None
+        self._on_host, self._copied = values, None
+        if values.is_cuda:
+            self._on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._on_host.copy_(values, non_blocking=True)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record(torch.cuda.current_stream(values.device))
+
+    @property
+    def ready(self) -> bool:
+        """Whether reading would not have to wait."""
+        return self._numbers is not None or self._copied is None or bool(self._copied.query())  # type: ignore[no-untyped-call]
+
+    def _read(self) -> dict[str, float]:
+        if self._numbers is None:
+            if self._copied is not None:
+                self._copied.synchronize()
+            self._numbers = dict(zip(self._names, self._on_host.tolist(), strict=True))
+            self._on_host, self._copied = torch.empty(0), None  # memory that a GPU copies to is scarce
+        return self._numbers
+
+    def __getitem__(self, name: str) -> float:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return repr(self._read())

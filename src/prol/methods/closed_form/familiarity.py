@@ -1,0 +1,84 @@
+"""How much like the known classes a feature is: the Mahalanobis distance to the nearest, relative to that to all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.solvers import NEGLIGIBLE, factor, mean_square, within_classes
+
+SHARE = 0.3
+"""How far covariances are shrunk towards their mean variance: best or nearly so with few samples and with many."""
+LEAST_FREEDOM = 0.05
+"""Share of the samples left over by the parameters that is reckoned with at least."""
+WIDEST = 1000
+"""Features that are looked at, at most: of random ones more tell no more."""
+
+
+@dataclass(frozen=True)
+class RelativeDistance:
+    """((d₀ - e₀) - min_c (d_c - e (1 + 1/n_c))) / e, with d_c the squared Mahalanobis distance to the mean of class c.
+
+    d₀ is that to the mean of all; d_c takes the covariance within classes, d₀ that of all samples (Ren et al. 2021):
+    what is nearer to a class than to the crowd is familiar. e and e₀ are what a fresh sample of a known class expects,
+    and the mean of n_c samples, which has noise of its own, adds e/n_c: else values would move with every chunk.
+
+    `centre` is `[M]`; `within` and `overall` `[M, M]` are lower Cholesky factors; `means` `[R, M]` are those of the
+    classes seen, from the centre, where the covariance within classes is the identity; `noise` `[R]` is 1 / n_c.
+    """
+
+    centre: Tensor
+    within: Tensor
+    overall: Tensor
+    expected_within: float
+    expected_overall: float
+    means: Tensor
+    noise: Tensor
+
+    @classmethod
+    def of(cls, totals: Totals) -> RelativeDistance:
+        """From moments of at least one sample."""
+        seen, count = totals.counts > 0, float(totals.counts.sum())
+        freedom = max(1.0, count - float(seen.sum()))  # a mean a class was taken from the same samples
+        centre, largest = totals.sums.sum(0) / count, mean_square(totals) / count
+        everything = torch.addr(totals.gram / count, centre, centre, alpha=-1)
+        if _spread(everything) <= NEGLIGIBLE * largest:  # one image, or copies of it: any metric will do
+            everything = largest * torch.eye(len(centre), device=centre.device, dtype=centre.dtype)
+        means, covariance = within_classes(totals)
+        covariance *= count / freedom
+        if _spread(covariance) <= NEGLIGIBLE * largest:  # one sample a class: half of all variance is taken for theirs
+            covariance = everything / 2
+        overall, expected_overall = _metric(everything, count, largest)
+        within, expected_within = _metric(covariance, freedom, largest)
+        whitened = torch.linalg.solve_triangular(within, (means - centre)[seen].T, upper=False).T
+        return cls(centre, within, overall, expected_within, expected_overall, whitened, 1 / totals.counts[seen])
+
+    def familiarity(self, features: Tensor) -> Tensor:
+        """`[B]` from features `[B, M]`, or more of which the first are taken."""
+        apart = (features[:, : len(self.centre)].to(self.centre) - self.centre).T
+        z = torch.linalg.solve_triangular(self.within, apart, upper=False).T
+        squares = z.square().sum(1, keepdim=True) - 2 * z @ self.means.T + self.means.square().sum(1)
+        nearest = (squares - self.expected_within * (1 + self.noise)).amin(1)
+        crowd = torch.linalg.solve_triangular(self.overall, apart, upper=False).square().sum(0)
+        relative: Tensor = (crowd - self.expected_overall - nearest) / self.expected_within
+        return relative
+
+
+def _metric(covariance: Tensor, freedom: float, largest: float) -> tuple[Tensor, float]:
+    """The lower Cholesky factor of a covariance `[M, M]`, shrunk, and the squared length that a fresh sample has by it.
+
+    For the samples themselves that is t = tr(Σ⁻¹S), S being the covariance and Σ the shrunk one; a fresh sample, to
+    which Σ was not fitted, is by 1 / (1 - (1 - share) t / freedom) longer.
+    """
+    shrunk = (1 - SHARE) * covariance
+    shrunk.diagonal().add_(SHARE * _spread(covariance))
+    lower = factor(shrunk, largest)
+    own = float(torch.cholesky_solve(covariance, lower).diagonal().sum())
+    return lower, own / max(LEAST_FREEDOM, 1 - (1 - SHARE) * own / freedom)
+
+
+def _spread(covariance: Tensor) -> float:
+    return float(covariance.diagonal().mean())

@@ -1,0 +1,113 @@
+"""F-OAL: recursive least squares on random sigmoid features of all blocks' class tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prol.backbones import ViT, require_vit
+from prol.engine.captured import FrozenPass
+from prol.learner import Learner, SavedState
+from prol.merging import Sums
+from prol.methods.closed_form.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
+from prol.methods.closed_form.random_features import RandomLayer, sigmoid_features, uniform
+from prol.methods.closed_form.solvers import SolvedHead, recursive_least_squares, ridge_from_sums, sums_of_ridge
+from prol.methods.options import InputOptions
+from prol.options import Count, Positive
+from prol.state import State
+
+
+@dataclass(frozen=True)
+class FOALOptions(InputOptions):
+    """Options of F-OAL."""
+
+    features: Count = 1_000
+    """How many random features."""
+    ridge: Positive = 1.0
+    """Strength of the penalty on the weights' squares."""
+
+
+def mean_class_token(network: ViT, inputs: Tensor) -> Tensor:
+    """Mean over the blocks of the class token, then the final LayerNorm: `[B, D]`."""
+    # The last block's class token is no tap: there only its own row is computed.
+    encoded = network.encode(network.embed(inputs), taps=range(network.depth - 1))
+    return network.final_norm(torch.stack([*encoded.class_taps, encoded.class_token]).mean(0))
+
+
+class FOAL(Learner):
+    """Stores R = (G + λI)⁻¹ and the weights: after every chunk they are the ridge solution of the stream.
+
+    An update costs M² operations per sample and never solves anything of size M; RanPAC's G would have to be solved
+    anew.
+    """
+
+    name: ClassVar[str] = "foal"
+    family: ClassVar[str] = "closed form"
+    citation: ClassVar[str] = "Zhuang et al., F-OAL: Forward-only Online Analytic Learning, NeurIPS 2024"
+    additive: ClassVar[bool] = True
+    Options: ClassVar[type] = FOALOptions
+    options: FOALOptions
+    backbone: ViT
+
+    def build(self, state: State) -> None:
+        vit, o = require_vit(self.name, self.backbone), self.options
+        self.look = FrozenPass(partial(mean_class_token, vit), vit.acceleration.captured)
+        # float64 throughout: R is changed at every step, and its rounding errors add up.
+        start = torch.eye(o.features, device=vit.device, dtype=torch.float64) / o.ridge
+        self.inverse = state.tensor("inverse", start, kind="statistic")
+        # Zeros are the solution for a class that no sample has had so far; weights are linear in the class sums.
+        self.weight = state.table("weight", o.features, dtype=torch.float64, kind="parameter", combine="sum")
+        self.counts = state.table("counts", dtype=torch.float64, kind="statistic", counts=True)
+        self.layer = RandomLayer(state, self.seed, self._draw)
+        state.on_remove(self._remove_class)
+        state.trace(removed=lambda row: "" if row is not None and int(self.counts.rows[row]) <= 1 else SPREAD)
+
+    def _draw(self, random: torch.Generator) -> dict[str, Tensor]:
+        b, bound = self.backbone, self.backbone.width**-0.5
+        return {"map": uniform((b.width, self.options.features), -bound, bound, random, b.device, b.dtype)}
+
+    def update(self, encoded: Tensor, rows: Tensor) -> None:
+        targets = F.one_hot(rows, len(self.classes)).double()
+        recursive_least_squares(self.inverse, self.weight.rows, self._embedded(encoded).double(), targets)
+        self.counts.rows.add_(targets.sum(0))
+
+    def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:
+        targets = F.one_hot(rows, len(self.classes)).double()
+        forget_least_squares(self.inverse, self.weight.rows, self._embedded(encoded).double(), targets)
+        self.counts.rows.sub_(targets.sum(0))
+        return ()
+
+    def _embedded(self, encoded: Tensor) -> Tensor:
+        return sigmoid_features(encoded, self.layer["map"])
+
+    def score(self, encoded: Tensor) -> Tensor:
+        return SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(self._embedded(encoded))
+
+    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
+        """The highest score less the leverage φᵀRφ, which is large where nothing like φ was ever learnt."""
+        if not bool(self.counts.rows.any()):
+            return None
+        embedded = self._embedded(encoded).double()
+        scores = SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
+        return scores.amax(1) - (embedded @ self.inverse * embedded).sum(1)
+
+    def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
+        take_out_of_inverse(tensors["inverse"], tensors["weight"], tensors["counts"], row, self.options.ridge)
+        return TAKEN
+
+    @torch.no_grad()
+    def added_up(self) -> Sums:
+        """G and the class sums, which R and the weights are the solution of."""
+        plain = super().added_up()
+        gram, sums = sums_of_ridge(self.inverse, self.weight.rows, self.options.ridge)
+        tables = {"sums": sums, "counts": self.counts.rows}
+        return Sums(tables, {"gram": gram}, agreed=plain.agreed, rest=({}, plain.rest[1]))
+
+    def from_sums(self, sums: Sums, classes: int) -> SavedState:  # noqa: ARG002
+        inverse, weight = ridge_from_sums(sums.totals["gram"], sums.tables["sums"], self.options.ridge)
+        return {"inverse": inverse, "weight": weight, "counts": sums.tables["counts"]}, sums.values()

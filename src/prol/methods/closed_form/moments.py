@@ -1,0 +1,176 @@
+"""Second moments of a stream of features: all that closed-form classifiers need, whatever the number of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from prol.engine.similarity import classmates
+from prol.methods.closed_form.class_removal import SPREAD, take_out_of_moments
+from prol.state import State
+
+BLOCK = 1024
+COMPARED = 128
+"""Samples of which each is compared with all others."""
+HELD_OUT_EVERY = 5
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Moments in float64 as solvers take them: `gram` XᵀX `[M, M]`, class `sums` `[C, M]` and `counts` `[C]`."""
+
+    gram: Tensor
+    sums: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, rows: Tensor, classes: int) -> Totals:
+        """The moments of features `[B, M]` that belong to the class rows `[B]`."""
+        x = features.double()
+        member = (rows == torch.arange(classes, device=rows.device).unsqueeze(1)).to(x)
+        return cls(x.T @ x, member @ x, member.sum(1))
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.gram + other.gram, self.sums + other.sums, self.counts + other.counts)
+
+
+class Moments:
+    """Adds up XᵀX, class sums and counts, chunk by chunk: the same in any order, up to rounding.
+
+    Of the symmetric XᵀX only block rows of some `height` that reach from the first column to the diagonal are stored,
+    about half of it, and each is updated in place: nothing as large as XᵀX is made for an update.
+    """
+
+    def __init__(self, state: State, width: int, dtype: torch.dtype, height: int = BLOCK) -> None:
+        self.width, self._state = width, state
+        edges = [*range(0, width, height), width]
+        self.blocks = [
+            state.tensor(
+                f"gram.{number}",
+                torch.zeros(end - start, end, device=state.device, dtype=dtype),
+                kind="statistic",
+                merge="sum",
+            )
+            for number, (start, end) in enumerate(pairwise(edges))
+        ]
+        self.sums = state.table("sums", width, dtype=dtype, kind="statistic")
+        self.counts = state.table("counts", dtype=torch.float64, kind="statistic")
+
+    def add(self, features: Tensor, rows: Tensor, times: int = 1) -> None:
+        """Takes in features `[B, M]` of the class rows `[B]`; with `times` -1 it takes them out again."""
+        x = features.to(self.blocks[0].dtype)
+        for block in self.blocks:
+            height, end = block.shape
+            block.addmm_(x[:, end - height : end].T, x[:, :end], alpha=times)
+        for some, of in zip(torch.split(x, COMPARED), torch.split(rows, COMPARED), strict=True):
+            mates, first = classmates(of)
+            self.sums.add_where(of, times * (mates.to(x) @ some), first)
+            self.counts.add_where(of, times * mates.sum(1), first)
+
+    def shift(self, step: Tensor) -> None:
+        """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""
+        d, counts = step.to(self.blocks[0].dtype), self.counts.rows.to(self.blocks[0].dtype)
+        half = self.sums.rows.sum(0) + counts.sum() / 2 * d
+        left, right = torch.stack([half, d]), torch.stack([d, half])
+        for block in self.blocks:
+            height, end = block.shape
+            block.addmm_(left[:, end - height : end].T, right[:, :end])
+        self.sums.rows.addr_(counts, d)
+
+    def absorb(self, other: Moments) -> None:
+        """Takes in all that another one of the same shape has seen."""
+        for mine, theirs in zip(self.tensors().values(), other.tensors().values(), strict=True):
+            mine += theirs
+
+    def squares(self) -> Tensor:
+        """The summed squares of each feature `[M]`, the diagonal of XᵀX."""
+        return torch.cat([block[:, block.shape[1] - len(block) :].diagonal() for block in self.blocks])
+
+    def totals(self) -> Totals:
+        return self.part(0, self.width)
+
+    def part(self, first: int, last: int) -> Totals:
+        """Moments of the features from `first` up to but not including `last`, as if there were no others."""
+        gram = torch.zeros(last - first, last - first, device=self.blocks[0].device, dtype=torch.float64)
+        for block in self.blocks:
+            height, end = block.shape
+            low, high = max(first, end - height), min(last, end)
+            if low < high:
+                rows = block[low - end + height : high - end + height, first:high]
+                gram[low - first : high - first, : high - first] = rows
+                gram[: low - first, low - first : high - first] = rows[:, : low - first].T
+        return Totals(gram, self.sums.rows[:, first:last].double(), self.counts.rows.clone())
+
+    def clear(self) -> None:
+        """Forgets all features, but not how many classes there are."""
+        for tensor in self.tensors().values():
+            tensor.zero_()
+
+    def tensors(self) -> dict[str, Tensor]:
+        gram = {f"gram.{number}": block for number, block in enumerate(self.blocks)}
+        return gram | {"sums": self.sums.rows, "counts": self.counts.rows}
+
+    def remove_class(self, tensors: dict[str, Tensor], row: int) -> int:
+        """Takes a class out of these moments in a saved state, but for its row; how many samples it had."""
+        return take_out_of_moments(tensors, self._state.prefix, row)
+
+    def spread_trace(self, row: int | None) -> str:
+        """Says that removing a class of more than one image leaves how these spread in XᵀX."""
+        return "" if row is not None and int(self.counts.rows[row]) <= 1 else SPREAD
+
+
+class TwinMoments:
+    """Moments in two parts, so that a choice made on the first can be judged on the second: no sample is needed again.
+
+    With `twin`, every fifth sample goes to `held`, the others to `fit`; what is finally solved is their sum. Counting
+    samples and not chunks makes the parts the same for any chunk size.
+    """
+
+    def __init__(self, state: State, width: int, dtype: torch.dtype, twin: bool) -> None:
+        self._state, self._width, self._dtype = state, width, dtype
+        self.fit = Moments(state.scope("fit"), width, dtype)
+        self.held: Moments | None = None
+        self.seen = 0
+        self.separate(twin)
+
+    def separate(self, twin: bool) -> None:
+        """Begins or ends the separation without moving anything."""
+        if twin and self.held is None:
+            self.held = Moments(self._state.scope("held"), self._width, self._dtype)
+        elif not twin and self.held is not None:
+            self._state.scope("held").drop()
+            self.held = None
+
+    def parts(self) -> dict[str, Moments]:
+        return {"fit": self.fit} if self.held is None else {"fit": self.fit, "held": self.held}
+
+    def add(self, features: Tensor, rows: Tensor) -> None:
+        """Takes in features `[B, M]` of the class rows `[B]`."""
+        if self.held is None:
+            self.fit.add(features, rows)
+        else:
+            number = torch.arange(self.seen, self.seen + len(rows))
+            held = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+            for part, chosen in ((self.fit, ~held), (self.held, held)):
+                if bool(chosen.any()):
+                    places = chosen.nonzero().flatten().to(rows.device)
+                    part.add(features[places], rows[places])
+        self.seen += len(rows)
+
+    def merge(self) -> None:
+        """Ends the separation: nothing is held out any more."""
+        if self.held is not None:
+            self.fit.absorb(self.held)
+            self.separate(False)
+
+    def counts(self) -> Tensor:
+        """Samples of each class in both parts, `[C]`."""
+        return torch.stack([part.counts.rows for part in self.parts().values()]).sum(0)
+
+    def clear(self) -> None:
+        for part in self.parts().values():
+            part.clear()
+        self.seen = 0

@@ -1,0 +1,130 @@
+"""RanDumb: random Fourier features, and streaming linear discriminant analysis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from prol.engine.tasks import TaskClock
+from prol.learner import Learner
+from prol.merging import Sums
+from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
+from prol.methods.closed_form.random_features import RandomLayer, fourier_features, gamma_by_variance, normal, uniform
+from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
+from prol.methods.closed_form.solvers import SolvedHead, lda
+from prol.methods.options import InputOptions, TaskOptions
+from prol.options import Count, Positive
+from prol.state import Amount, State
+
+
+@dataclass(frozen=True)
+class RanDumbOptions(TaskOptions, InputOptions):
+    """Options of RanDumb."""
+
+    features: Count = 10_000
+    """How many random features."""
+    gamma: Positive | Literal["auto"] = "auto"
+    """Width of the kernel exp(-gamma |x - x'|²) they approximate; by default 1 / (D v), v the variance of the entries
+    of the first chunk's features."""
+    priors: bool = True
+    """Whether classes of which more was seen are more probable beforehand."""
+    memory: Memory = "statistics"
+    """What is fitted: statistics of the whole stream, of the current task only (none), that and so many stored features
+    of each older class (a number), or all features (all)."""
+    accumulate: Literal["float64", "float32"] = "float64"
+    """Number type of the statistics; float32 halves their size."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_memory(self.memory)
+
+
+class RanDumb(Learner):
+    """Adds up the second moments of φ = √(2/M) cos(√(2γ) hΩ + b), Ω and b random; the classifier is LDA.
+
+    It is solved for predictions. With the default `memory` no sample and no feature of one is stored.
+    """
+
+    name: ClassVar[str] = "randumb"
+    family: ClassVar[str] = "closed form"
+    citation: ClassVar[str] = "Prabhu et al., RanDumb: Random Representations Outperform Online CL, NeurIPS 2024"
+    uses_tasks: ClassVar[bool] = True
+    additive: ClassVar[bool] = True
+    Options: ClassVar[type] = RanDumbOptions
+    options: RanDumbOptions
+    clock: TaskClock
+
+    def build(self, state: State) -> None:
+        o = self.options
+        self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
+        accumulate = torch.float64 if o.accumulate == "float64" else torch.float32
+        self.recollection = Recollection(state, o.memory, self.backbone, o.features, accumulate, twin=False)
+        self.gamma = None if o.gamma == "auto" else o.gamma
+        state.value("gamma", self, agree="gamma")
+        state.trace(removed=GAMMA_STAYS if o.gamma == "auto" else "")
+        self.layer = RandomLayer(state, self.seed, self._draw)
+
+    def _draw(self, random: torch.Generator) -> dict[str, Tensor]:
+        b, features = self.backbone, self.options.features
+        weight = normal((b.width, features), random, b.device, b.dtype)
+        return {"weight": weight, "phase": uniform((features,), 0, 2 * math.pi, random, b.device, b.dtype)}
+
+    def update(self, encoded: Tensor, rows: Tensor) -> None:
+        if self.gamma is None:  # for good: statistics under another gamma could not be added to these
+            self.gamma = gamma_by_variance(encoded)
+        if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier predicts
+            self.recollection.begin_task()
+        self.recollection.add(encoded, rows, self.clock.number, self._embed, self.random)
+        self.clock.steps += 1
+
+    def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:
+        self.recollection.take_out(encoded, rows, self._embed)
+        return (GAMMA_STAYS,) if self.options.gamma == "auto" else ()
+
+    def _embed(self, features: Tensor) -> Tensor:
+        gamma = 1.0 if self.gamma is None else self.gamma
+        return fourier_features(features, self.layer["weight"], self.layer["phase"], gamma)
+
+    def score(self, encoded: Tensor) -> Tensor:
+        return self.latest(self._solve).scores(self._embed(encoded))
+
+    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
+        if not bool(self.recollection.counts().any()):
+            return None
+        return self.latest(self._distance).familiarity(self._embed(encoded))
+
+    def _distance(self) -> RelativeDistance:
+        """By the first of the random features: one is as good as another."""
+        return RelativeDistance.of(self.recollection.leading_totals(self.clock.number, self._embed, WIDEST))
+
+    def _solve(self) -> SolvedHead:
+        totals, _ = self.recollection.totals(self.clock.number, self._embed)
+        return SolvedHead(*lda(totals, priors=self.options.priors), totals.counts > 0)
+
+    def added_up(self) -> Sums:
+        self.recollection.require_additive()
+        return super().added_up()
+
+    def exemptions(self) -> dict[str, str]:
+        return self.recollection.exemptions()
+
+    def solved_tensors(self) -> list[Tensor]:
+        return [torch.empty(len(self.classes), self.options.features + 1, device="meta", dtype=torch.float64)]
+
+    def samples_stored(self) -> Amount:
+        return self.recollection.samples_stored()
+
+    def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
+        """Parameters as PROL's paper counted them, though no such head exists."""
+        width = self.backbone.width
+        head = classes * (width + 1)
+        return {
+            "the random matrix and a linear head on the backbone's own feature": width * self.options.features + head
+        }
+
+
+GAMMA_STAYS = "gamma was chosen on the first chunk, and stays"

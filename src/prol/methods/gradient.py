@@ -1,0 +1,163 @@
+"""Methods that descend the gradient of a loss: common options, and one training engine."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from prol.backbones import Augment, Pixels, Staged, ViT, render, stage_evaluation
+from prol.backbones.inputs import split_staged, stage_training
+from prol.backbones.upload import upload
+from prol.class_rows import Combine
+from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
+from prol.engine.losses import Mask, clip_together
+from prol.engine.step import FastStep, MakeStaged
+from prol.engine.tasks import TaskClock
+from prol.learner import Learner
+from prol.methods.options import InputOptions, TaskOptions
+from prol.options import Count, NotNegative, Positive
+from prol.state import State
+
+HEAD: Mapping[str, Combine] = {"head.weight": "mean", "head.bias": "mean"}
+"""Parts of a linear head, whose moments have one row per class."""
+
+
+@dataclass(frozen=True)
+class TrainingOptions(TaskOptions, InputOptions):
+    """Options that methods trained by gradients share."""
+
+    lr: NotNegative = 0.03
+    """Nominal learning rate; the effective one is lr x chunk / 256 with lr_scaling."""
+    lr_scaling: bool = True
+    """Whether the learning rate is scaled by the chunk size."""
+    chunk: Count = 10
+    """Configured chunk size: the B of lr x B / 256."""
+    clip: Positive | None = None
+    """Limit on the joint norm of all gradients; none for no limit."""
+    mask: Mask = "task"
+    """Classes that compete in training: the current task's, those in the chunk, or all known so far."""
+    augment: Augment = "crop_flip"
+    """Random crops and flips of training images (crop_flip), or none."""
+
+    @property
+    def rate(self) -> float:
+        """The effective learning rate."""
+        return self.lr * self.chunk / 256 if self.lr_scaling else self.lr
+
+
+class GradientLearner(Learner):
+    """A learner in tasks whose updates are gradient steps that do not wait for the device.
+
+    A method calls `train_with` at the end of `build`, and implements `one_step`: operations of fixed shape on the
+    device, given what `look_ahead` returned and the chunk's class rows. Where the loss is not finite nothing may move.
+    """
+
+    uses_tasks: ClassVar[bool] = True
+    encoding: ClassVar[Literal["none", "query", "all"]] = "none"
+    options: TrainingOptions
+    clock: TaskClock
+
+    def train_with(self, state: State, lr: float) -> None:
+        """Declares the clock and the step; `one_step` and `look_ahead` are captured as graphs on a GPU."""
+        o, captured = self.options, self.backbone.acceleration.captured
+        self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
+        self.take_step = FastStep(self.one_step, self.look_ahead, captured, lr, state)
+
+    def one_step(self, *seen: Tensor) -> dict[str, Tensor]:
+        """One step on what `look_ahead` returned and class rows `[B]`: loss terms by name, "total" among them."""
+        raise NotImplementedError
+
+    def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
+        """What of a step does not depend on the steps before; on a GPU it runs while the last step is still running."""
+        return {"inputs": self.rendered(*staged)}
+
+    def layout(self) -> tuple[Hashable, ...]:
+        """Which operations a step has and where its buffers are: a captured step holds while this stays the same."""
+        return (len(self.classes), self.clock.number, *self.stored.layout())
+
+    def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
+        self.step(self.staged(pixels), upload(rows, self.backbone.device))
+
+    def step(self, staged: MakeStaged, rows: Tensor) -> None:
+        self.take_step(self.layout(), self.clock.steps, staged, rows)
+        self.clock.steps += 1
+
+    def staged(self, pixels: Pixels) -> MakeStaged:
+        """A function that puts a chunk on the device, augmented as the options say."""
+        if pixels[0].is_cuda:  # made on this stream: the one that is to read them waits for it
+            return partial(self._staged_after, torch.cuda.current_stream(pixels[0].device), pixels)
+        return partial(stage_training, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+
+    def _staged_after(self, stream: torch.cuda.Stream, pixels: Pixels) -> Staged:
+        torch.cuda.current_stream(pixels[0].device).wait_stream(stream)
+        return stage_training(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+
+    def rendered(self, *staged: Tensor) -> Tensor:
+        return render(staged, self.preprocessing, self.backbone.dtype, self.backbone.acceleration)
+
+    def flush(self) -> None:
+        self.take_step.flush()
+
+    def report(self) -> Mapping[str, float]:
+        return self.take_step.report()
+
+
+def tokens_and_query(network: ViT, inputs: Tensor) -> dict[str, Tensor]:
+    """Tokens `[B, N, D]`, and as the query `[B, D]` the class feature of the untouched network."""
+    with torch.no_grad():
+        tokens = network.embed(inputs)
+        return {"tokens": tokens, "query": network.encode(tokens).feature}
+
+
+def staged_twice(learner: GradientLearner, make: MakeStaged, pixels: Pixels) -> Staged:
+    """For training and, where that is something else, for evaluation, of which statistics are taken."""
+    staged = make()
+    if learner.options.augment == "none":
+        return staged
+    b = learner.backbone
+    return (*staged, *stage_evaluation(pixels, learner.preprocessing, b.device, b.dtype))
+
+
+def tokens_twice(learner: GradientLearner, network: ViT, staged: Staged) -> dict[str, Tensor]:
+    """Tokens `[B, N, D]` to train on, and those to take statistics of."""
+    with torch.no_grad():
+        tokens = [network.embed(learner.rendered(*one)) for one in split_staged(staged)]
+        return {"tokens": tokens[0], "plain": tokens[-1]}
+
+
+def descend(
+    values: Mapping[str, Tensor],
+    parts: Mapping[str, Part],
+    adam: Adam,
+    options: TrainingOptions,
+    norm_lr_factor: float = 1.0,
+) -> dict[str, Tensor]:
+    """One Adam step down values["total"], or none where that is not finite; returns the values and the rate.
+
+    Parts named "norm.*", the backbone's LayerNorms, move at a share of the rate.
+    """
+    valid = values["total"].detach().isfinite()
+    gradients = part_gradients(values["total"], parts)
+    if options.clip is not None:
+        gradients = clip_together(gradients, options.clip, gathered_rows(parts))
+    adam.begin_step(valid)
+    norms = [name for name in parts if name.startswith("norm.")]
+    rate = options.rate * norm_lr_factor
+    adam.update_together("norm", [parts[name] for name in norms], [gradients[name] for name in norms], rate)
+    adam.update_all({name: part for name, part in parts.items() if name not in norms}, gradients, options.rate)
+    lr = torch.full((), options.rate, dtype=torch.float64, device=valid.device)
+    return {name: value.detach() for name, value in values.items()} | {"lr": lr}
+
+
+def head_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The head's parts under their own names."""
+    return {name.removeprefix("head."): part for name, part in parts.items() if name.startswith("head.")}
+
+
+def leaves(parts: Mapping[str, Part]) -> dict[str, Tensor]:
+    return {name: part.leaf for name, part in parts.items()}

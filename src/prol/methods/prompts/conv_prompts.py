@@ -1,0 +1,162 @@
+"""ConvPrompt's source of prefixes: convolutions of shared maps, mixed by how well keys match the class token.
+
+Axes: L prompted blocks, 2 for key/value, H heads, J generators, l positions, d = D / H. Kernels are 17 x 17.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prol.backbones import Additions, Prefix
+from prol.engine.adam import Part
+from prol.engine.similarity import cosine_to_all
+from prol.methods.prompts.prefixes import orthonormal_rows
+from prol.parts.rows import RowTable
+
+KERNEL = 17
+_SHARED = ("base", "matcher.in.weight", "matcher.in.bias", "matcher.out.weight", "matcher.out.bias")
+
+
+def generated(base: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """What each generator makes of each base map, `[L, 2, H, J, l, d]`; the images have no part in it.
+
+    `base` `[L, 2, H, l + 16, d + 16]`, `weight` `[J, L, 2, H, 17, 17]`, `bias` `[J, L, 2, H]`. A convolution without
+    padding, one group a map, as a matrix product: its gradients are the same from run to run on every device.
+    """
+    count, maps = len(weight), base.shape[:3]
+    rows, columns = (side - KERNEL + 1 for side in base.shape[3:])
+    windows = F.unfold(base.flatten(0, 2).unsqueeze(1), KERNEL)
+    kernels = weight.reshape(count, -1, KERNEL**2).transpose(0, 1)
+    out = torch.baddbmm(bias.reshape(count, -1).T.unsqueeze(2), kernels, windows)
+    return out.view(*maps, count, rows, columns)
+
+
+def match(tokens: Tensor, matcher: Mapping[str, Tensor], keys: Tensor) -> Tensor:
+    """Cosine of class tokens `[B, D]`, mapped by a small MLP to `[B, D / 4]`, to every generator's key: `[B, J]`."""
+    hidden = F.linear(tokens, matcher["matcher.in.weight"], matcher["matcher.in.bias"]).relu()
+    return cosine_to_all(F.linear(hidden, matcher["matcher.out.weight"], matcher["matcher.out.bias"]), keys)
+
+
+def mixing_blocks(made: Tensor, weigh: Callable[[Tensor], Tensor]) -> dict[int, Additions]:
+    """Additions that give each block its mixture of `made` `[L, 2, H, J, l, d]`, for one pass.
+
+    `weigh` turns the class tokens that enter a block into weights `[B, J]`. From the second block on the mixture of
+    the block before is added, as it was without its own predecessor.
+    """
+    before: list[Tensor] = []
+
+    def prefix_of(block: int) -> Callable[[Tensor], Prefix]:
+        def prefix(class_token: Tensor) -> Prefix:
+            own = torch.einsum("bj,khjld->bkhld", weigh(class_token), made[block])
+            summed = own + before[-1] if before else own
+            before.append(own)
+            return summed[:, 0], summed[:, 1]
+
+        return prefix
+
+    return {block: Additions(prefix_of(block)) for block in range(len(made))}
+
+
+def generators_by_likeness(sums: Tensor, counts: Tensor, first_row: int, most: int) -> int:
+    """How many generators a task needs: `most` if its classes are like none before, at least 1.
+
+    ceil((1 - s) most), where s is the mean over the task's classes, from `first_row` on, of the best cosine of their
+    mean feature to that of an earlier class. `sums` `[C, D]` and `counts` `[C]`; the mean of all samples is taken off
+    first, because raw features of a ViT are all alike. Classes announced but not seen do not count.
+    """
+    means = sums / counts.clamp(min=1).unsqueeze(1) - sums.sum(0) / counts.sum().clamp(min=1)
+    old, new = means[:first_row][counts[:first_row] > 0], means[first_row:][counts[first_row:] > 0]
+    if not len(old) or not len(new):
+        return most
+    likeness = float(cosine_to_all(new, old).amax(1).mean().clamp(0, 1))
+    return max(1, math.ceil((1 - likeness) * most))
+
+
+class ConvPrompts:
+    """Base maps and the matcher, shared by all tasks; generators and keys, which are the tasks' own.
+
+    `shared` are the tensors that every task trains; `anchor` is what they were when the task began, empty in the first.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        blocks: int,
+        length: int,
+        random: torch.Generator,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.blocks, margin = blocks, KERNEL - 1
+        shapes: list[tuple[int, ...]] = [(blocks, 2, heads, length + margin, width // heads + margin)]
+        shapes += [(width // 2, width), (width // 2,), (width // 4, width // 2), (width // 4,)]
+        # Maps in (-1, 1); the matcher as linear layers usually begin, by the number of inputs.
+        bounds = [1.0, *[width**-0.5] * 2, *[(width // 2) ** -0.5] * 2]
+        self.shared = {
+            name: torch.empty(shape).uniform_(-bound, bound, generator=random).to(device, dtype)
+            for name, shape, bound in zip(_SHARED, shapes, bounds, strict=True)
+        }
+        self.anchor: dict[str, Tensor] = {}
+        self.weight = RowTable((blocks, 2, heads, KERNEL, KERNEL), device, dtype)
+        self.bias = RowTable((blocks, 2, heads), device, dtype)
+        self.keys = RowTable((width // 4,), device, dtype)
+        self.frozen = 0
+
+    def begin_task(self, first: bool) -> None:
+        """Freezes the generators there are, and remembers the shared tensors."""
+        self.frozen = self.keys.count
+        if not first:
+            self.anchor = {name: tensor.clone() for name, tensor in self.shared.items()}
+
+    def add_generators(self, count: int, random: torch.Generator) -> None:
+        """New ones for the current task, their keys at right angles to those there are."""
+        for table in (self.weight, self.bias):
+            drawn = torch.empty(count, *table.rows.shape[1:])
+            table.append(drawn.uniform_(-1 / KERNEL, 1 / KERNEL, generator=random))
+        self.keys.append(orthonormal_rows(count, self.keys.rows, random))
+
+    def trained(self, keys: bool) -> dict[str, Part]:
+        """Shared tensors, and the current task's generators, with their keys where asked for."""
+        own = torch.arange(self.frozen, self.keys.count, device=self.keys.rows.device)
+        names = self.tables() if keys else [name for name in self.tables() if name != "keys"]
+        parts = {name: Part.whole(tensor) for name, tensor in self.shared.items()}
+        return parts | {name: Part.of_rows(self.tables()[name].rows, own, settled=True) for name in names}
+
+    def additions(self, live: Mapping[str, Part] | None = None) -> dict[int, Additions]:
+        """What to add inside the prompted blocks in one pass, through the leaves of `live` where given."""
+        if not self.blocks:
+            return {}
+        live = live or {}
+        shared = {name: live[name].leaf if name in live else tensor for name, tensor in self.shared.items()}
+        rows = {
+            name: torch.cat([table.rows[: self.frozen], live[name].leaf]) if name in live else table.rows
+            for name, table in self.tables().items()
+        }
+        made = generated(shared["base"], rows["generator.weight"], rows["generator.bias"])
+        return mixing_blocks(made, lambda class_token: match(class_token, shared, rows["keys"]))
+
+    def drift(self, live: Mapping[str, Part]) -> Tensor:
+        """Sum of how far each number of the shared tensors has moved in this task; zero in the first."""
+        moved = [(live[name].leaf - tensor).abs().sum() for name, tensor in self.anchor.items()]
+        return torch.stack(moved).sum() if moved else self.keys.rows.new_zeros(())
+
+    def tables(self) -> dict[str, RowTable]:
+        return {"generator.weight": self.weight, "generator.bias": self.bias, "keys": self.keys}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything kept, by name, as views."""
+        rows = {name: table.rows for name, table in self.tables().items()}
+        return self.shared | rows | {f"anchor.{name}": tensor for name, tensor in self.anchor.items()}
+
+    def load(self, tensors: Mapping[str, Tensor], frozen: int) -> None:
+        kind, self.frozen = self.keys.rows, frozen
+        self.shared = {name: tensors[name].to(kind) for name in _SHARED}
+        self.anchor = {name: tensors[f"anchor.{name}"].to(kind) for name in _SHARED if f"anchor.{name}" in tensors}
+        for name, table in self.tables().items():
+            table.replace(tensors[name])

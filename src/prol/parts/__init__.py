@@ -1,1 +1,0 @@
-"""Machinery that methods share: pure functions with shapes, and small holders of state."""

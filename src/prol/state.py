@@ -1,0 +1,584 @@
+"""What a learner stores: each tensor is declared once, and everything else follows from the declaration.
+
+Growth when classes arrive, saving, loading, rollback, footprint, class operations, merging and the audit are loops over
+what was declared here. Components (moments, heads, optimisers) declare their own tensors under a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from prol.class_rows import Combine, Contents, Tensors
+
+Kind = Literal["parameter", "statistic", "sample", "moment"]
+"""Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""
+Merge = Literal["sum", "keep"]
+"""What `prol.merge` does with an entry of two learners: add them up, or take the first one's."""
+Text = str | Callable[[int | None], str]
+"""A sentence, or a function of a class row that returns one; empty where there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many numbers (or samples), and how many bytes they take."""
+
+    count: int
+    bytes: int
+
+    @classmethod
+    def of(cls, *tensors: Tensor) -> Amount:
+        return cls(sum(t.numel() for t in tensors), sum(t.numel() * t.element_size() for t in tensors))
+
+
+class Table:
+    """One row per class, or per task, in a buffer that doubles, so that a step's cost does not depend on its length.
+
+    `rows` is the table `[count, *shape]`. `buffer` `[room, *shape]` is where the rows lie, with zeros behind them. Its
+    length seldom changes: an operation on all of it that masks what is behind `count` has a fixed shape. `moves` grows
+    whenever the buffer is replaced by another.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        device: torch.device,
+        dtype: torch.dtype,
+        room: int = 0,
+        initial: Callable[[int], Tensor] | None = None,
+    ) -> None:
+        self.buffer = torch.zeros(room, *shape, device=device, dtype=dtype)
+        self.masked = room > 0
+        """Whether steps work on the whole buffer and mask it, so that its shape holds while rows are added."""
+        self.initial = initial
+        self.count = 0
+        self.moves = 0
+
+    @property
+    def rows(self) -> Tensor:
+        return self.buffer[: self.count]
+
+    def grow(self, count: int) -> None:
+        """Adds `count` rows as they begin: zeros, or what `initial` returns."""
+        self.append(torch.zeros(count, *self.buffer.shape[1:]) if self.initial is None else self.initial(count))
+
+    def append(self, rows: Tensor) -> None:
+        total = self.count + len(rows)
+        self._make_room(total)
+        self.buffer[self.count : total] = rows.to(self.buffer)
+        self.count = total
+
+    def replace(self, rows: Tensor) -> None:
+        """Takes over a whole table, as when a saved state is loaded."""
+        if rows.shape[1:] != self.buffer.shape[1:]:
+            self.buffer, self.count = self.buffer.new_zeros(len(self.buffer), *rows.shape[1:]), 0
+            self.moves += 1
+        self._make_room(len(rows))
+        self.buffer[: len(rows)] = rows.to(self.buffer)
+        self.truncate(len(rows))
+
+    def truncate(self, count: int) -> None:
+        """Drops all rows but the first `count`."""
+        self.buffer[count : self.count] = 0
+        self.count = count
+
+    def add(self, rows: Tensor, changes: Tensor, times: int = 1) -> None:
+        """Adds `times` changes `[B, ...]` to their rows `[B]`."""
+        self.rows.index_add_(0, rows, changes.to(self.buffer.dtype), alpha=times)
+
+    def add_where(self, rows: Tensor, changes: Tensor, where: Tensor) -> None:
+        """Adds those of changes `[B, ...]` that are true in `where`, bool `[B]`, to their rows `[B]`.
+
+        At most one change to a row may be added: then the order in which a GPU adds them does not matter.
+        """
+        where = where.view(-1, *[1] * (changes.ndim - 1))
+        self.rows.index_add_(0, rows, torch.where(where, changes, 0).to(self.buffer.dtype))
+
+    def _make_room(self, total: int) -> None:
+        room = len(self.buffer)
+        while room < total:  # by doubling, so that it depends on `total` alone and not on how that was reached
+            room = max(1, 2 * room)
+        if room > len(self.buffer):
+            grown = self.buffer.new_zeros(room, *self.buffer.shape[1:])
+            grown[: self.count] = self.rows
+            self.buffer = grown
+            self.moves += 1
+
+
+@dataclass
+class Entry:
+    """A declared tensor, table or group of tensors."""
+
+    name: str
+    kind: Kind
+    read: Callable[[], Mapping[str, Tensor]]
+    """The tensors as they are, by name within the entry; "" for an entry that is one tensor."""
+    load: Callable[[Mapping[str, Tensor]], None]
+    """Takes over tensors in that form."""
+    combine: Mapping[str, Combine] = field(default_factory=dict)
+    """Patterns of names with one row per class, and what two classes' rows become."""
+    merge: Merge = "keep"
+    agree: str = ""
+    """What it is in words, where learners that are merged must have the same."""
+    saved: bool = True
+    stored: bool = True
+    """Whether it counts among what a learner stores."""
+    table: Table | None = None
+    grows: Callable[[], bool] | None = None
+    """Whether the table gets a row when a class arrives; None where its owner appends rows."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {_join(self.name, name): tensor for name, tensor in self.read().items()}
+
+
+@dataclass
+class Value:
+    """A declared JSON value."""
+
+    read: Callable[[], Any]
+    load: Callable[[Any], None]
+    merge: Merge = "keep"
+    agree: str = ""
+    is_row: bool = False
+    """Whether it is a class row, or a list of them, which moves when an earlier class is removed."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What undoes an update that fails: lengths of tables, values, and copies of what was overwritten since."""
+
+    classes: int
+    entries: tuple[str, ...]
+    lengths: Mapping[str, int]
+    values: Mapping[str, Any]
+    copies: dict[str, dict[str, Tensor]]
+
+
+@dataclass
+class _Registry:
+    entries: dict[str, Entry] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    before_load: list[Callable[[], None]] = field(default_factory=list)
+    after_load: list[Callable[[], None]] = field(default_factory=list)
+    after_growth: list[Callable[[int], None]] = field(default_factory=list)
+    removals: list[Callable[[Tensors, dict[str, Any], int], str]] = field(default_factory=list)
+    combinations: list[Callable[[Tensors, dict[str, Any], int, int], None]] = field(default_factory=list)
+    traces: list[tuple[Text, Text]] = field(default_factory=list)
+    removal_refusal: str = ""
+    combine_refusal: str = ""
+    first_moment: Callable[[], int] = lambda: 0
+    counts: Callable[[], Tensor | None] = lambda: None
+    record: Record | None = None
+    classes: int = 0
+    loads: int = 0
+
+
+class State:
+    """Declares entries under a prefix, and works on all that were declared there."""
+
+    def __init__(self, device: torch.device | str = "cpu", prefix: str = "", registry: _Registry | None = None) -> None:
+        self.device, self.prefix = torch.device(device), prefix
+        self._all = _Registry() if registry is None else registry
+
+    def scope(self, name: str) -> State:
+        """The same state, declaring under `name/`."""
+        return State(self.device, f"{self.prefix}{name}/", self._all)
+
+    # Declaring
+
+    def table(
+        self,
+        name: str,
+        shape: int | tuple[int, ...] = (),
+        *,
+        kind: Kind,
+        dtype: torch.dtype = torch.float32,
+        combine: Combine | None = "sum",
+        merge: Merge | None = None,
+        initial: Callable[[int], Tensor] | None = None,
+        room: int = 0,
+        grows: Callable[[], bool] | bool = True,
+        counts: bool = False,
+        saved: bool = True,
+        stored: bool = True,
+        device: torch.device | None = None,
+    ) -> Table:
+        """A table with one row per class, which grows when classes arrive.
+
+        Parameters
+        ----------
+        combine
+            What the row of two merged classes is; None where rows are not classes'.
+        merge
+            What merging two learners does; by default statistics that combine as sums are added.
+        initial
+            Returns so many rows as they begin; zeros by default.
+        room
+            Rows that the buffer has from the start, for steps that mask it.
+        grows
+            False where the owner appends rows itself.
+        counts
+            Whether these are the images of each class, for `Learner.class_counts`.
+        """
+        dims = (shape,) if isinstance(shape, int) else shape
+        table = Table(dims, device or self.device, dtype, room, initial)
+        added: Merge = merge or ("sum" if kind == "statistic" and combine == "sum" else "keep")
+        self._declare(
+            Entry(
+                self.prefix + name,
+                kind,
+                lambda: {"": table.rows},
+                lambda saved: table.replace(saved[""]),
+                {} if combine is None else {"": combine},
+                added,
+                saved=saved,
+                stored=stored,
+                table=table,
+                grows=(lambda: True) if grows is True else None if grows is False else grows,
+            )
+        )
+        if counts:
+            self.count_by(lambda: table.rows)
+        return table
+
+    def tensor(self, name: str, tensor: Tensor, *, kind: Kind, merge: Merge = "keep", saved: bool = True) -> Tensor:
+        """A tensor of fixed shape, which is loaded in place; what is not `saved` is made again from the seed."""
+        read, load = (lambda: {"": tensor}), (lambda saved: _copy(tensor, saved[""]))
+        self._declare(Entry(self.prefix + name, kind, read, load, merge=merge, saved=saved))
+        return tensor
+
+    def tensors(
+        self,
+        name: str,
+        tensors: Callable[[], Mapping[str, Tensor]],
+        *,
+        kind: Kind,
+        stored: bool = True,
+        agree: str = "",
+    ) -> None:
+        """Several tensors of fixed shape, such as a network's parameters, which are loaded in place."""
+
+        def load(saved: Mapping[str, Tensor]) -> None:
+            for inner, tensor in tensors().items():
+                _copy(tensor, saved[inner])
+
+        self._declare(Entry(self.prefix + name, kind, tensors, load, agree=agree, stored=stored))
+
+    def optional(self, name: str, owner: Any, attribute: str, *, kind: Kind, agree: str = "") -> None:
+        """An attribute of `owner` that is None at first and a tensor later."""
+
+        def read() -> dict[str, Tensor]:
+            found = getattr(owner, attribute)
+            return {} if found is None else {"": found}
+
+        def load(saved: Mapping[str, Tensor]) -> None:
+            setattr(owner, attribute, saved.get(""))
+
+        self._declare(Entry(self.prefix + name, kind, read, load, agree=agree))
+
+    def group(
+        self,
+        name: str,
+        read: Callable[[], Mapping[str, Tensor]],
+        load: Callable[[Mapping[str, Tensor]], None],
+        *,
+        kind: Kind,
+        combine: Mapping[str, Combine] | None = None,
+        agree: str = "",
+        saved: bool = True,
+        stored: bool = True,
+    ) -> None:
+        """Tensors whose number or names change; `combine` has patterns of those with one row per class."""
+        entry = Entry(self.prefix + name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
+        self._declare(entry)
+
+    def value(
+        self,
+        name: str,
+        owner: Any = None,
+        attribute: str = "",
+        *,
+        read: Callable[[], Any] | None = None,
+        load: Callable[[Any], None] | None = None,
+        merge: Merge = "keep",
+        agree: str = "",
+        is_row: bool = False,
+    ) -> None:
+        """A JSON value: an attribute of `owner`, `name` by default, or what `read` returns and `load` takes."""
+        at = attribute or name
+        get = read or (lambda: getattr(owner, at))
+        put = load or (lambda value: setattr(owner, at, value))
+        self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
+
+    def fields(self, owner: Any, *, rows: tuple[str, ...] = (), sums: tuple[str, ...] = ()) -> None:
+        """All fields of a dataclass as values; `rows` are class rows, `sums` add up when learners are merged."""
+        for one in fields(owner):
+            merge: Merge = "sum" if one.name in sums else "keep"
+            self.value(one.metadata.get("key", one.name), owner, one.name, merge=merge, is_row=one.name in rows)
+
+    def trace(self, removed: Text = "", merged: Text = "") -> None:
+        """Sentences on what still holds a trace of a removed class, and on how two merged classes differ from one."""
+        self._all.traces.append((removed, merged))
+
+    def refuse(self, removal: str = "", merging: str = "") -> None:
+        """Says why no class can be removed, or why no two can be merged."""
+        self._all.removal_refusal, self._all.combine_refusal = removal, merging
+
+    def on_remove(self, edit: Callable[[Tensors, dict[str, Any], int], str]) -> None:
+        """`edit(tensors, values, row)` takes a class out of a saved state before its rows go; returns what is gone."""
+        self._all.removals.append(edit)
+
+    def on_combine(self, edit: Callable[[Tensors, dict[str, Any], int, int], None]) -> None:
+        """`edit(tensors, values, source, into)` merges two classes in what of a saved state is not rows of tables."""
+        self._all.combinations.append(edit)
+
+    def on_load(self, refresh: Callable[[], None], prepare: Callable[[], None] | None = None) -> None:
+        """`refresh` follows whenever stored tensors were replaced; `prepare` comes when only values have been."""
+        self._all.after_load.append(refresh)
+        if prepare is not None:
+            self._all.before_load.append(prepare)
+
+    def on_growth(self, follow: Callable[[int], None]) -> None:
+        """`follow(count)` is called after tables have grown by so many classes."""
+        self._all.after_growth.append(follow)
+
+    def count_by(self, counts: Callable[[], Tensor | None]) -> None:
+        """`counts` returns how many images of each class were learnt, `[C]`."""
+        self._all.counts = counts
+
+    def counts(self) -> Tensor | None:
+        return self._all.counts()
+
+    def first_moment_at(self, row: Callable[[], int]) -> None:
+        """The class row at which moments begin that are kept for a window of a table."""
+        self._all.first_moment = row
+
+    def drop(self) -> None:
+        """Takes back all that was declared under this prefix."""
+        for store in (self._all.entries, self._all.values):
+            for name in [name for name in store if name.startswith(self.prefix)]:
+                del store[name]  # type: ignore[attr-defined]
+
+    def _declare(self, entry: Entry) -> None:
+        if entry.name in self._all.entries:
+            raise ValueError(f"{entry.name!r} is declared twice")
+        self._all.entries[entry.name] = entry
+
+    # Growing
+
+    @property
+    def classes(self) -> int:
+        return self._all.classes
+
+    def add_classes(self, count: int) -> None:
+        """Adds `count` rows to every table that has one per class, in the order of their declaration."""
+        self._all.classes += count
+        for entry in self._entries():
+            if entry.table is not None and entry.grows is not None and entry.grows():
+                entry.table.grow(count)
+        for follow in self._all.after_growth:
+            follow(count)
+
+    # Saving and loading
+
+    def saved_tensors(self) -> dict[str, Tensor]:
+        """Every saved tensor by name, as it is."""
+        found: dict[str, Tensor] = {}
+        for entry in self._entries():
+            if entry.saved:
+                found |= entry.tensors()
+        return found
+
+    def saved_values(self) -> dict[str, Any]:
+        """Every value; names with slashes are nested dictionaries."""
+        found: dict[str, Any] = {}
+        for name, value in self._all.values.items():
+            put_value(found, name, deepcopy(value.read()))
+        return found
+
+    def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any], classes: int) -> None:
+        """Takes over what `saved_tensors` and `saved_values` gave for so many classes."""
+        self._all.classes = classes
+        self._all.loads += 1
+        flat = {name: get_value(values, name) for name in self._all.values}
+        self._load_values(flat)
+        for entry in list(self._entries()):
+            if entry.saved:
+                entry.load(_within(entry.name, tensors))
+        for refresh in self._all.after_load:
+            refresh()
+
+    def _load_values(self, flat: Mapping[str, Any]) -> None:
+        for name, saved in flat.items():
+            if name in self._all.values:
+                self._all.values[name].load(deepcopy(saved))
+        for prepare in self._all.before_load:
+            prepare()
+
+    # Undoing
+
+    def record(self) -> Record:
+        """Opens a record, which `roll_back` goes back to; tables are only measured and nothing else is copied."""
+        self._all.record = Record(
+            self._all.classes,
+            tuple(self._all.entries),
+            {entry.name: entry.table.count for entry in self._entries() if entry.table is not None},
+            {name: deepcopy(value.read()) for name, value in self._all.values.items()},
+            {},
+        )
+        return self._all.record
+
+    def overwrites(self, *names: str) -> None:
+        """To be called before entries are overwritten rather than appended to: an open record copies them first."""
+        record = self._all.record
+        for entry in self._entries() if record is not None else ():
+            if entry.name not in record.copies and any(_is_under(entry.name, self.prefix + name) for name in names):
+                record.copies[entry.name] = {name: tensor.detach().clone() for name, tensor in entry.read().items()}
+
+    def close(self) -> None:
+        """The update has succeeded: the record is not needed any more."""
+        self._all.record = None
+
+    def roll_back(self, record: Record) -> None:
+        """Everything is again as when the record was opened."""
+        self._all.record, self._all.classes = None, record.classes
+        self._all.loads += 1
+        for name in [name for name in self._all.entries if name not in record.entries]:
+            del self._all.entries[name]
+        self._load_values(record.values)
+        for entry in list(self._entries()):
+            if entry.name in record.copies:
+                entry.load(record.copies[entry.name])
+            elif entry.table is not None:
+                entry.table.truncate(record.lengths[entry.name])
+        for refresh in self._all.after_load:
+            refresh()
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Copies of all tensors and values under this prefix, for `restore`."""
+        tensors = {name: tensor.detach().clone() for name, tensor in self.saved_tensors().items()}
+        values = {name: value.read() for name, value in self._all.values.items() if name.startswith(self.prefix)}
+        return tensors, deepcopy(values)
+
+    def restore(self, snapshot: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
+        """What is under this prefix is again as in a snapshot."""
+        tensors, values = snapshot
+        for name, value in values.items():
+            self._all.values[name].load(value)
+        for entry in self._entries():
+            if entry.saved:
+                entry.load(_within(entry.name, tensors))
+
+    def layout(self) -> tuple[int, ...]:
+        """Where buffers are and how long: a captured step holds while this stays the same."""
+        tables = [entry.table for entry in self._entries() if entry.table is not None]
+        lengths = [table.count for table in tables if not table.masked]
+        return (self._all.loads, *(table.moves for table in tables), *lengths)
+
+    # Describing
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for entry in list(self._all.entries.values()) if entry.name.startswith(self.prefix))
+
+    def of_kind(self, kind: Kind) -> list[Tensor]:
+        """All stored tensors of a kind."""
+        return [t for entry in self._entries() if entry.kind == kind and entry.stored for t in entry.read().values()]
+
+    def summed(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, int]]:
+        """What adds up when learners are merged: tables with one row per class, other tensors, and counts."""
+        tables: dict[str, Tensor] = {}
+        totals: dict[str, Tensor] = {}
+        for entry in self._entries():
+            if entry.merge == "sum" and entry.saved:
+                (tables if entry.combine else totals).update(entry.tensors())
+        return tables, totals, {name: value.read() for name, value in self._all.values.items() if value.merge == "sum"}
+
+    def agreements(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        """What must be the same in learners that are merged, by words for it: tensors, and values."""
+        tensors: dict[str, dict[str, Tensor]] = {}
+        for entry in self._entries():
+            if entry.agree:
+                tensors.setdefault(entry.agree, {}).update(entry.tensors())
+        return tensors, {value.agree: value.read() for value in self._all.values.values() if value.agree}
+
+    def contents(self, row: int | None) -> Contents:
+        """What saved tensors are, and what happens to them when the class in `row` is removed or merged."""
+        tables: dict[str, Combine] = {}
+        kinds: dict[str, list[str]] = {"statistic": [], "sample": [], "moment": [], "parameter": []}
+        for entry in self._entries():
+            tables |= {_join(entry.name, pattern): how for pattern, how in entry.combine.items()}
+            kinds[entry.kind] += entry.tensors() if entry.kind != "moment" else [f"{entry.name}/*"]
+        removed, merged = ([_said(both[i], row) for both in self._all.traces] for i in (0, 1))
+        return Contents(
+            tables,
+            statistics=tuple(kinds["statistic"]),
+            samples=tuple(kinds["sample"]),
+            traces=tuple(dict.fromkeys(filter(None, removed))),
+            merged=tuple(dict.fromkeys(filter(None, merged))),
+            first_moment=self._all.first_moment(),
+            take_out=self._take_out,
+            put_together=self._put_together,
+            move_rows=self._move_rows,
+            refusal=self._all.removal_refusal,
+            merge_refusal=self._all.combine_refusal,
+        )
+
+    def _take_out(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:
+        return "; ".join(filter(None, [edit(tensors, values, row) for edit in self._all.removals]))
+
+    def _put_together(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:
+        for edit in self._all.combinations:
+            edit(tensors, values, source, into)
+
+    def _move_rows(self, values: dict[str, Any], row: int) -> None:
+        """Class rows among the values move up when the class in `row` goes."""
+        for name, value in self._all.values.items():
+            if value.is_row:
+                old = get_value(values, name)
+                moved = [one - (one > row) for one in old] if isinstance(old, list) else old - (old > row)
+                put_value(values, name, moved)
+
+
+def _copy(home: Tensor, saved: Tensor) -> None:
+    with torch.no_grad():
+        home.copy_(saved)
+
+
+def _join(name: str, inner: str) -> str:
+    return f"{name}/{inner}" if inner and name else name or inner
+
+
+def _is_under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}/")
+
+
+def _within(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of one entry by their names within it."""
+    if name in tensors:
+        return {"": tensors[name]}
+    return {full.removeprefix(f"{name}/"): tensor for full, tensor in tensors.items() if full.startswith(f"{name}/")}
+
+
+def get_value(values: Mapping[str, Any], name: str) -> Any:
+    """The value under a name with slashes in nested dictionaries."""
+    found: Any = values
+    for part in name.split("/"):
+        found = found[part]
+    return found
+
+
+def put_value(values: dict[str, Any], name: str, value: Any) -> None:
+    """Puts a value under a name with slashes into nested dictionaries."""
+    *groups, last = name.split("/")
+    for group in groups:
+        values = values.setdefault(group, {})
+    values[last] = value
+
+
+def _said(text: Text, row: int | None) -> str:
+    return text if isinstance(text, str) else text(row)
