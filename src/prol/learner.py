@@ -162,8 +162,8 @@ class Learner:
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
         self.flush()
-        self._latest.clear()
         self.begin_task([name for name in announced if name not in self.row_of])
+        self._latest.clear()
 
     def meet(self, names: list[Label]) -> None:
         """Unseen classes arrive in a chunk."""
