@@ -14,7 +14,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ViT, open_backbone
-from prol.evaluation import check_learner
+from prol.testing import check_learner
 from prol.methods.prompts.l2p import L2P
 
 KINDS = [0, 1, 2, 3]
