@@ -146,6 +146,8 @@ class Value:
     agree: str = ""
     is_row: bool = False
     """Whether it is a class row, or a list of them, which moves when an earlier class is removed."""
+    saved: bool = True
+    """False for what only a rollback needs."""
 
 
 @dataclass(frozen=True)
@@ -308,12 +310,13 @@ class State:
         merge: Merge = "keep",
         agree: str = "",
         is_row: bool = False,
+        saved: bool = True,
     ) -> None:
         """A JSON value: an attribute of `owner`, `name` by default, or what `read` returns and `load` takes."""
         at = attribute or name
         get = read or (lambda: getattr(owner, at))
         put = load or (lambda value: setattr(owner, at, value))
-        self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
+        self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row, saved)
 
     def fields(self, owner: Any, *, rows: tuple[str, ...] = (), sums: tuple[str, ...] = ()) -> None:
         """All fields of a dataclass as values; `rows` are class rows, `sums` add up when learners are merged."""
@@ -398,14 +401,15 @@ class State:
         """Every value; names with slashes are nested dictionaries."""
         found: dict[str, Any] = {}
         for name, value in self._all.values.items():
-            put_value(found, name, deepcopy(value.read()))
+            if value.saved:
+                put_value(found, name, deepcopy(value.read()))
         return found
 
     def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any], classes: int) -> None:
         """Takes over what `saved_tensors` and `saved_values` gave for so many classes."""
         self._all.classes = classes
         self._all.loads += 1
-        flat = {name: get_value(values, name) for name in self._all.values}
+        flat = {name: get_value(values, name) for name, value in self._all.values.items() if value.saved}
         self._load_values(flat)
         for entry in list(self._entries()):
             if entry.saved:

@@ -109,6 +109,8 @@ class Adam:
     ) -> None:
         self._device, self._state, self.name = state.device, state, name
         state.value(f"{name}/step", read=lambda: self.step, load=lambda step: self._steps.fill_(step))
+        # A step that fails may have made moments longer, though it moved none.
+        state.value(f"{name}/shapes", read=lambda: self._moments.shapes, load=self._restore_shapes, saved=False)
         combine: dict[str, Combine] = {f"{part}/*": how for part, how in (per_class or {}).items()}
         state.group(name, self._read, self._load, kind="moment", combine=combine)
         self._decay, self._beta2 = decay, beta2
@@ -225,6 +227,10 @@ class Adam:
         """Rows of a table that had a gradient since the last reset, filled up with row 0 to a fixed length."""
         name = self._same_rows.get(name, name)
         return self._in_play[name].rows if name in self._in_play else None
+
+    def _restore_shapes(self, shapes: Mapping[str, torch.Size]) -> None:
+        for part, shape in shapes.items():
+            self._moments.lay({part: shape}, self._moments.of(part)[0])
 
     def _read(self) -> dict[str, Tensor]:
         """Moments that are not zero, which is all that need be known: others are as good as never made."""

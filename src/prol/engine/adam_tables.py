@@ -20,6 +20,10 @@ class AdamMoments:
         self._shapes: dict[str, torch.Size] = {}
         self.moves = 0
 
+    @property
+    def shapes(self) -> Mapping[str, torch.Size]:
+        return self._shapes
+
     def names(self) -> list[str]:
         return sorted(self._shapes)
 

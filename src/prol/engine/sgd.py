@@ -23,6 +23,8 @@ class SGD:
     def __init__(self, state: State, per_class: Mapping[str, Combine] | None = None) -> None:
         self._state = state
         state.group("sgd", self._read, self._load, kind="moment", combine=per_class)
+        # A step that fails may have made velocities longer, though it moved none.
+        state.value("sgd/lengths", read=self._lengths, load=self._restore_lengths, saved=False)
         self._velocities: dict[str, Tensor] = {}
         self.moves = 0
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
@@ -61,6 +63,13 @@ class SGD:
             known = self._velocities[name] = grown
             self.moves += 1
         return known
+
+    def _lengths(self) -> dict[str, int]:
+        return {name: len(velocity) for name, velocity in self._velocities.items()}
+
+    def _restore_lengths(self, lengths: Mapping[str, int]) -> None:
+        self._velocities = {name: self._velocities[name][:length] for name, length in lengths.items()}
+        self.moves += 1
 
     def _read(self) -> dict[str, Tensor]:
         """Velocities that are not zero, which is all that need be known: others are as good as never made."""
