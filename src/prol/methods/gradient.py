@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ class GradientLearner(Learner):
         self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
         self.take_step = FastStep(self.one_step, self.look_ahead, captured, lr, state)
 
-    def one_step(self, *seen: Tensor) -> dict[str, Tensor]:
+    def one_step(self, *seen: Any, **named: Any) -> dict[str, Tensor]:
         """One step on what `look_ahead` returned and class rows `[B]`: loss terms by name, "total" among them."""
         raise NotImplementedError
 

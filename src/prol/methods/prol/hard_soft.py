@@ -22,8 +22,8 @@ class HardSoft:
         self._soft = torch.zeros((), dtype=torch.bool, device=state.device)
         self._soft_steps = torch.zeros((), dtype=torch.float64, device=state.device)
         pace = state.scope("pace")
-        pace.value("soft", read=lambda: self.soft, load=self._soft.fill_)
-        pace.value("soft_steps", read=lambda: self.soft_steps, load=self._soft_steps.fill_)
+        pace.value("soft", read=lambda: self.soft, load=lambda soft: self._soft.fill_(soft))
+        pace.value("soft_steps", read=lambda: self.soft_steps, load=lambda steps: self._soft_steps.fill_(steps))
 
     @property
     def soft(self) -> bool:
