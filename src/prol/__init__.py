@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prol.creation import create
-    from prol.evaluation import check_learner
+    from prol.testing import check_learner
     from prol.learner import Footprint, Learner
     from prol.loading import load
     from prol.merging import merge
@@ -22,7 +22,7 @@ __all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "lo
 _LAZY = {
     "Footprint": "prol.learner",
     "Learner": "prol.learner",
-    "check_learner": "prol.evaluation",
+    "check_learner": "prol.testing",
     "create": "prol.creation",
     "load": "prol.loading",
     "merge": "prol.merging",

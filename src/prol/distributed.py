@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from prol.merging import Agreement, Terms, agree, assembled, contribution, share_of, terms_of
-from prol.merging import Sums
+from prol.merging import Agreement, Sums, Terms, agree, assembled, contribution, share_of, terms_of
 
 if TYPE_CHECKING:
     from prol.learner import Learner

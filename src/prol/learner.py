@@ -20,7 +20,8 @@ from prol.class_rows import Removal as Removal
 from prol.engine.captured import FrozenPass
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
-from prol.state import Amount, Record, State
+from prol.state import Amount as Amount
+from prol.state import Record, State
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone, Pixels, Preprocessing
@@ -57,7 +58,7 @@ class Learner:
     additive: ClassVar[bool] = False
     """Whether what it learns are sums, so that learners can be merged."""
     encoding: ClassVar[Literal["none", "query", "all"]] = "all"
-    """What `encode` computes of an image: all that scores need, a part of it (the image is needed again), or nothing."""
+    """What `encode` computes: all that scores need, a part of it (the image is needed again), or nothing."""
     frozen: bool = True
     """Whether learning leaves encodings as they are, so that they may be stored and used again."""
     default_backbone: ClassVar[str] = "builtin"
@@ -117,7 +118,7 @@ class Learner:
         raise ValueError(f"{self.name} cannot unlearn images: what it trained on them cannot be told from the rest")
 
     def end_task(self) -> None:
-        """The current task ends, if there is one; entries that are overwritten are named to `stored.overwrites` first."""
+        """The current task ends, if there is one; call `stored.overwrites` before overwriting what is stored."""
 
     def start_task(self) -> None:
         """A task has begun; `clock` says which."""
@@ -162,8 +163,8 @@ class Learner:
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
         self.flush()
-        self._latest.clear()
         self.begin_task([name for name in announced if name not in self.row_of])
+        self._latest.clear()
 
     def meet(self, names: list[Label]) -> None:
         """Unseen classes arrive in a chunk."""
@@ -271,6 +272,8 @@ class Learner:
 
     def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> Tensor | None:
         """Familiarity `[B]` of one batch, from its encoding where that is known."""
+        if self.encoding == "none":
+            return None
         return self.score_familiarity(self.encoded(pixels) if encoded is None else encoded)
 
     def _batches(self, pixels: Pixels, encoded: Tensor | None = None) -> Iterator[tuple[Pixels, Tensor | None]]:
@@ -331,7 +334,7 @@ class Learner:
     def unlearn(self, images: Any, labels: Any) -> Removal:
         """Takes images that were learnt out again, where sums allow it; classes without any left are removed.
 
-        ValueError where the method cannot. Only the number of images can be checked, not whether just these were learnt.
+        ValueError where the method cannot. Only the number of images is checked, not whether just these were learnt.
         """
         return class_operations.unlearn(self, images, labels)
 

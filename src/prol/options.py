@@ -56,7 +56,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "carry": "drift_correction",
     },
 }
-"""Option names of version 0.1, by class of options, and what they are called since: files and commands may say either."""
+"""Option names of version 0.1 by class of options, and what they are called now: files and commands may use either."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch
 import prol
 from golden_files import tiny_vit
 from prol.artifacts.updating import save_into
-from prol.evaluation.lesson import LESSON, difference, teach
+from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
 
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
@@ -51,8 +51,8 @@ def save_beside(learner: Learner, folder: Path) -> None:
 def main(place: Path, save: Callable[[Learner, Path], None]) -> None:
     torch.set_num_threads(1)
     backbone = tiny_vit()
-    old = teach(prol.create("head_only", backbone), LESSON[:1])
-    new = teach(old.clone(), LESSON[1:2])
+    old = teach(prol.create("head_only", backbone), STREAM[:1])
+    new = teach(old.clone(), STREAM[1:2])
     report: dict[str, Any] = {"kills": 0, "old": 0, "new": 0, "broken": []}
     save(old, place / "saved")
     while True:

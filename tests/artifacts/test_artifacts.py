@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import prol
-from evaluation.colour_means import ColourMeans, colour_means
+from testing.colour_means import ColourMeans, colour_means
 from golden_files import tiny_vit
 from prol.backbones import ViT
-from prol.evaluation.lesson import LESSON, difference, make_images, same_bits, teach
+from prol.testing.stream import STREAM, difference, make_images, same_bits, teach
 from prol.learner import Learner
 
 METHODS = [
@@ -28,7 +28,7 @@ METHODS = [
 
 
 def taught(backbone: ViT, method: str = "ncm", **options: Any) -> Learner:
-    return teach(prol.create(method, backbone, seed=4, **options), LESSON[:3])
+    return teach(prol.create(method, backbone, seed=4, **options), STREAM[:3])
 
 
 @pytest.mark.parametrize(("method", "options"), METHODS, ids=str)
@@ -42,13 +42,13 @@ def test_a_loaded_learner_goes_on_bit_for_bit(
     twin = prol.load(tmp_path / "saved", backbone)
     assert type(twin) is type(learner)
     assert (twin.options, twin.seed, twin.classes) == (learner.options, learner.seed, learner.classes)
-    teach(learner, LESSON[3:]), teach(twin, LESSON[3:])
+    teach(learner, STREAM[3:]), teach(twin, STREAM[3:])
     assert difference(learner.state(), twin.state()) == ""
     assert same_bits(learner.predict(make_images(3, 0)), twin.predict(make_images(3, 0)))
 
 
 def test_a_learner_on_the_built_in_backbone_needs_nothing_but_its_folder(tmp_path: Path) -> None:
-    learner = teach(prol.create("ncm", device="cpu"), LESSON[:1])
+    learner = teach(prol.create("ncm", device="cpu"), STREAM[:1])
     learner.save(tmp_path / "saved")
     twin = prol.load(tmp_path / "saved", device="cpu")
     assert twin.backbone.precision == learner.backbone.precision
@@ -111,7 +111,7 @@ def test_text_and_number_labels_come_back_as_what_they_were(tmp_path: Path, tiny
 
 def test_saving_again_replaces_the_artifact(tmp_path: Path, tiny: ViT) -> None:
     taught(tiny).save(tmp_path / "saved")
-    learner = teach(taught(tiny), LESSON[3:])
+    learner = teach(taught(tiny), STREAM[3:])
     learner.save(tmp_path / "saved")
     assert difference(prol.load(tmp_path / "saved", tiny).state(), learner.state()) == ""
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
@@ -123,7 +123,7 @@ def test_a_save_that_fails_leaves_the_artifact_before_it(tmp_path: Path, tiny: V
             tensors, meta = super()._state()
             return tensors, meta | {"not JSON": {1, 2}}
 
-    saved = teach(colour_means(tiny), LESSON[:1])
+    saved = teach(colour_means(tiny), STREAM[:1])
     saved.save(tmp_path / "saved")
     with pytest.raises(TypeError):
         Unwritable(tiny, saved.options).save(tmp_path / "saved")
@@ -185,7 +185,7 @@ def test_a_missing_artifact_or_file_is_named(tmp_path: Path, tiny: ViT) -> None:
 
 
 def test_a_method_without_a_name_in_the_registry_is_loaded_by_its_class(tmp_path: Path, tiny: ViT) -> None:
-    teach(colour_means(tiny), LESSON[:1]).save(tmp_path / "saved")
+    teach(colour_means(tiny), STREAM[:1]).save(tmp_path / "saved")
     with pytest.raises(ValueError, match="unknown method 'colour_means'"):
         prol.load(tmp_path / "saved", tiny)
     assert prol.load(tmp_path / "saved", tiny, method=ColourMeans).classes == ["ant", "bee", "cat"]

@@ -14,7 +14,7 @@ import prol
 from prol.artifacts.card import model_card
 from prol.backbones import PAPER, ViT
 from prol.backbones.terms import weights_terms
-from prol.evaluation.lesson import LESSON, make_images, teach
+from prol.testing.stream import STREAM, make_images, teach
 
 SECTIONS = ["Use", "What it has seen", "Measured", "What it keeps", "Limits"]
 
@@ -116,6 +116,6 @@ def test_a_card_owns_up_to_samples_and_to_classes_met_once() -> None:
 def test_of_very_many_classes_only_some_are_named(tiny: ViT, tmp_path: Path) -> None:
     learner = prol.create("ncm", tiny)
     learner.boundary(list(range(150)))
-    learner.learn(LESSON[0].images, list(range(7)))
+    learner.learn(STREAM[0].images, list(range(7)))
     learner.save(tmp_path / "many")
     assert "99 (0), and 50 more" in card_of(tmp_path / "many")

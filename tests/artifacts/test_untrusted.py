@@ -16,7 +16,7 @@ import prol
 from golden_files import tiny_vit
 from prol.artifacts.tensors import file_sha256
 from prol.backbones import ViT
-from prol.evaluation.lesson import LESSON, make_images, teach
+from prol.testing.stream import STREAM, make_images, teach
 
 
 class WritesAFile:
@@ -31,7 +31,7 @@ class WritesAFile:
 
 @pytest.fixture
 def saved(tmp_path: Path, tiny: ViT) -> Path:
-    teach(prol.create("ncm", tiny, seed=4), LESSON[:3]).save(tmp_path / "saved")
+    teach(prol.create("ncm", tiny, seed=4), STREAM[:3]).save(tmp_path / "saved")
     return tmp_path / "saved"
 
 

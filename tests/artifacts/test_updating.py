@@ -9,15 +9,15 @@ import pytest
 import prol
 from prol.artifacts.updating import finish_saving, save_into, saved_sha256
 from prol.backbones import ViT
-from prol.evaluation.lesson import LESSON, difference, teach
+from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
 
 
 @pytest.fixture
 def lessons(tiny: ViT) -> list[Learner]:
     """A learner early and late in life."""
-    early = teach(prol.create("ncm", tiny), LESSON[:1])
-    return [early, teach(early.clone(), LESSON[1:2])]
+    early = teach(prol.create("ncm", tiny), STREAM[:1])
+    return [early, teach(early.clone(), STREAM[1:2])]
 
 
 def test_what_else_is_in_the_folder_stays(tmp_path: Path, tiny: ViT, lessons: list[Learner]) -> None:

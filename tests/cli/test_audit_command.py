@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import prol
-from prol.evaluation.lesson import LESSON, teach
+from prol.testing.stream import STREAM, teach
 from prol.runs import start
 from runs.small_runs import small_plan
 
 
 @pytest.fixture
 def saved(tmp_path: Path, small_vit: str) -> Path:
-    teach(prol.create("ncm", small_vit, device="cpu"), LESSON[:2]).save(tmp_path / "pets")
+    teach(prol.create("ncm", small_vit, device="cpu"), STREAM[:2]).save(tmp_path / "pets")
     return tmp_path / "pets"
 
 
@@ -45,7 +45,7 @@ def test_json_holds_the_same_and_goes_to_a_file(saved: Path, command: Any, tmp_p
 
 
 def test_strict_fails_where_samples_are_kept(tmp_path: Path, small_vit: str, command: Any) -> None:
-    learner = teach(prol.create("ranpac", small_vit, device="cpu", features=30, memory="all"), LESSON[:2])
+    learner = teach(prol.create("ranpac", small_vit, device="cpu", features=30, memory="all"), STREAM[:2])
     learner.save(tmp_path / "hoard")
     assert command("audit", str(tmp_path / "hoard"), "--device", "cpu").code == 0
     code, out, _ = command("audit", str(tmp_path / "hoard"), "--strict", "--device", "cpu")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import prol
-from prol.evaluation.lesson import make_images
+from prol.testing.stream import make_images
 from prol.runs import start
 from runs.small_runs import small_plan
 

@@ -14,7 +14,7 @@ import pytest
 
 import prol
 from prol.evaluation import ChunkLearnt, Event
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.runs import resume, start
 from prol.runs.display import Silent
 from prol.runs.folder import RunFolder

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import prol
-from prol.evaluation.lesson import make_images
+from prol.testing.stream import make_images
 
 IMAGES = make_images(12, seed=1)
 LABELS = ["ant", "bee", 7, "bee", "7", "bee", 7, "ant", "cow", "cow", "ant", "7"]

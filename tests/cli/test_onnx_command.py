@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 
 import prol
-from prol.evaluation.lesson import LESSON, make_images, teach
+from prol.testing.stream import STREAM, make_images, teach
 
 
 @pytest.fixture
 def saved(small_vit: str, tmp_path: Path) -> Path:
-    teach(prol.create("ncm", small_vit, device="cpu", seed=4), LESSON[:1]).save(tmp_path / "saved")
+    teach(prol.create("ncm", small_vit, device="cpu", seed=4), STREAM[:1]).save(tmp_path / "saved")
     return tmp_path / "saved"
 
 

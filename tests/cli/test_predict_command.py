@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import prol
-from prol.evaluation.lesson import make_images, teach
+from prol.testing.stream import make_images, teach
 from prol.learner import Learner
 from runs.small_runs import environment
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.colour_means import colour_means
+from testing.colour_means import colour_means
 from evaluation.small_data import colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import Arrivals, ChunkLearnt, ChunkMissed, Clock, Cursor, Finished, StepTimed, run_stream

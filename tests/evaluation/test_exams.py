@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import prol
-from evaluation.colour_means import ColourMeans, ColourOptions, colour_means
+from testing.colour_means import ColourMeans, ColourOptions, colour_means
 from evaluation.small_data import CLASSES, colours, stream_over
 from golden_files import tiny_vit
 from prol.backbones import ViT

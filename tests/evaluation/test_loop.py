@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from evaluation.colour_means import ColourMeans, ColourOptions, colour_means
+from testing.colour_means import ColourMeans, ColourOptions, colour_means
 from evaluation.small_data import CLASSES, colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import (

@@ -9,7 +9,7 @@ import torch
 import prol
 from prol import registry
 from prol.backbones import Backbone, Preprocessing, ResNet, ViT
-from prol.evaluation.lesson import teach
+from prol.testing.stream import teach
 from prol.learner import Learner
 
 REPLAY = {"memory": 8, "replay": 4}

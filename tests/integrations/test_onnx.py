@@ -19,7 +19,7 @@ from torch import Tensor
 import prol
 from prol import registry
 from prol.backbones import Pixels, Preprocessing, evaluation_input
-from prol.evaluation.lesson import make_images
+from prol.testing.stream import make_images
 from prol.integrations.onnx import export_onnx, require_parity
 from prol.integrations.onnx_graph import prepared
 from prol.learner import Learner

@@ -13,7 +13,7 @@ from torch import Tensor
 import prol
 from golden_files import tiny_vit
 from prol import registry
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.learner import Learner, Removal
 
 ALL = [*TASKS[0], *TASKS[1]]

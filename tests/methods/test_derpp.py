@@ -12,7 +12,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.evaluation.learner_checks import CHECKS
+from prol.testing.learner_checks import CHECKS
 from prol.methods.replay.derpp import DERPP, logit_distance
 from prol.methods.replay.views import PARTIAL, apply_views
 

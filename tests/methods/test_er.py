@@ -15,8 +15,8 @@ from test_captured_operations import NothingRead
 
 import prol
 from prol.backbones import ResNet
-from prol.evaluation.learner_checks import CHECKS
-from prol.evaluation.lesson import difference
+from prol.testing.learner_checks import CHECKS
+from prol.testing.stream import difference
 from prol.methods.replay.er import ER
 from prol.methods.replay.learner import ReplayLearner
 from prol.methods.replay.views import FULL, apply_views

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.evaluation.learner_checks import CHECKS
+from prol.testing.learner_checks import CHECKS
 from prol.methods.replay.er_ace import asymmetric_cross_entropy
 from prol.methods.replay.views import PARTIAL, apply_views
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.evaluation.learner_checks import CHECKS
+from prol.testing.learner_checks import CHECKS
 from prol.methods.replay.esrm import ESRM, group_contrast
 from prol.methods.replay.sample_memory import Insertion
 from prol.engine.similarity import unit

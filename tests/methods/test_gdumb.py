@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import prol
 from prol.backbones import ResNet
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.methods.replay.gdumb import GDumb
 from prol.methods.replay.gdumb_training import MemoryNetwork, TrainingPlan, descend, rates
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.evaluation.learner_checks import CHECKS
+from prol.testing.learner_checks import CHECKS
 from prol.methods.replay.gsa import GSA, again, new_share, own_cross_entropy
 from prol.methods.replay.mirrored_halves import halves_mirrored
 from prol.methods.replay.views import LARGE_CROP_GREY, apply_views

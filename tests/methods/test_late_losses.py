@@ -13,7 +13,7 @@ from small_streams import pictures
 import prol
 from prol import registry
 from prol.backbones import ResNet
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.methods.replay.learner import ReplayLearner
 from prol.engine.step import Later
 from prol.engine.step import LossWatch

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet, evaluation_input
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.methods.replay.mose import MOSE, draw_balanced
 from prol.methods.replay.mose_losses import current_cross_entropy, reverse_distillation, supervised_contrast
 from prol.engine.adam import part_gradients

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from golden_files import tiny_vit
 from prol.backbones import ViT, evaluation_input
-from prol.evaluation.lesson import difference, same_bits
+from prol.testing.stream import difference, same_bits
 from prol.methods.prol_plus.learner import FirstBlocks, PROLPlus
 from prol.methods.closed_form.first_task import FirstTask
 

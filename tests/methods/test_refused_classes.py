@@ -10,7 +10,7 @@ import torch
 
 import prol
 from prol.backbones import ViT
-from prol.evaluation.lesson import LESSON, difference, teach
+from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
 from prol.registry import method
 
@@ -21,7 +21,7 @@ IN_BLOCKS = ("prol", "lae", "coda_prompt", "convprompt")
 
 def make(name: str, vit: ViT) -> Learner:
     blocks = {"e_blocks": 2} if name == "dualprompt" else {"blocks": 3} if name in IN_BLOCKS else {}
-    return teach(prol.create(name, vit, **blocks), LESSON[:2])
+    return teach(prol.create(name, vit, **blocks), STREAM[:2])
 
 
 @pytest.mark.parametrize("name", TRAINED)

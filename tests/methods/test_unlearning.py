@@ -7,7 +7,7 @@ import torch
 from every_method import METHODS, make, taught
 from small_streams import pictures
 
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.learner import Learner
 
 KINDS = [0, 1, 2, 3, 0, 1, 2, 0, 1, 0, 2, 1]

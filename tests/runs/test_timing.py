@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from evaluation.colour_means import colour_means
+from testing.colour_means import colour_means
 from evaluation.small_data import colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import ChunkLearnt, ChunkMissed, ChunkRead, Clock, Measures, Predicted, StepTimed, run_stream

@@ -15,7 +15,7 @@ from torch import Tensor
 import prol
 from prol.artifacts.updating import saved_sha256
 from prol.backbones import Pixels, ViT
-from prol.evaluation.lesson import difference
+from prol.testing.stream import difference
 from prol.methods.closed_form.ncm import NCM
 from prol.serve.budget import Budget, Share
 from prol.serve.class_jobs import Remove

@@ -15,7 +15,7 @@ from prol.artifacts.tensors import file_sha256, read_tensors
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone
-    from prol.learner import Learner, State
+    from prol.learner import Learner, SavedState
 
 
 def load(
@@ -48,7 +48,9 @@ def load(
     return restored(kind, backbone, meta, (read_tensors(model), state), place)
 
 
-def restored(kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: State, place: Path) -> Learner:
+def restored(
+    kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: SavedState, place: Path
+) -> Learner:
     """A learner with the options and the seed `saved` at `place`, in a state that lay there too."""
     try:
         learner = kind(backbone, kind.read_options(saved["options"]), saved["seed"])

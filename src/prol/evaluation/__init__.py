@@ -1,6 +1,5 @@
-"""Running a stream through a learner, measuring it, and checking what a learner promises."""
+"""Running a stream through a learner, and measuring it."""
 
-from prol.evaluation.checks import CheckResult, check_learner
 from prol.evaluation.clock import Arrivals, Clock
 from prol.evaluation.cursor import Cursor
 from prol.evaluation.events import (
@@ -27,7 +26,6 @@ from prol.evaluation.result import OnClock, Result, Skipped, Told
 __all__ = [
     "AnytimeMetrics",
     "Arrivals",
-    "CheckResult",
     "ChunkLearnt",
     "ChunkMissed",
     "ChunkRead",
@@ -51,7 +49,6 @@ __all__ = [
     "TaskStarted",
     "Told",
     "accuracy_matrix",
-    "check_learner",
     "compute_metrics",
     "run_stream",
 ]

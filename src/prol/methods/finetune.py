@@ -3,113 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Backbone, InputRange, Pixels, evaluation_input
-from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
-from prol.engine import losses
+from prol.backbones import Pixels
+from prol.class_rows import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
-from prol.engine.step import FastStep
-from prol.engine.tasks import TaskClock
-from prol.labels import Label
-from prol.learner import Amount, Footprint, State
-from prol.methods.gradient import SteppedLearner
-from prol.parts.packing import packed, unpacked
+from prol.engine.losses import clip_together
+from prol.methods.gradient import HEAD, GradientLearner
+from prol.methods.head_only import HeadOnlyOptions, both_cross_entropies
+from prol.options import NotNegative
+from prol.state import State
 
 HEAD_DEVIATION = 0.02
 
 
 @dataclass(frozen=True)
-class FinetuneOptions:
-    """Dials of the training of all weights."""
+class FinetuneOptions(HeadOnlyOptions):
+    """Options of the training of all weights."""
 
-    inter: float = 1.0
-    """Weight of the cross entropy over all classes met so far."""
-    intra: float = 0.0
-    """Weight of the cross entropy over the current task's classes."""
-    lr: float = 1e-4
-    """Learning rate in force; with lr_scaling it is lr x chunk / 256."""
+    lr: NotNegative = 1e-4
+    """Learning rate; with lr_scaling the effective one is lr x chunk / 256."""
     lr_scaling: bool = False
-    chunk: int = 10
-    clip: float | None = None
-    """Longest that all gradients together may be."""
-    augment: Augment = "crop_flip"
-    input_range: InputRange = "backbone"
-    crop_pct: float | None = None
-    task_min_classes: int = 2
-    task_min_steps: int = 50
-
-    def __post_init__(self) -> None:
-        if self.inter == 0 and self.intra == 0:
-            raise ValueError("inter and intra are both 0, so nothing would be learnt: give one of them a weight")
-        for name in ("chunk", "task_min_classes", "task_min_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.lr < float("inf"):
-            raise ValueError(f"lr must be a finite number of at least 0, got {self.lr}")
-        if self.clip is not None and self.clip <= 0:
-            raise ValueError(f"clip must be above 0, or none for no limit, got {self.clip}")
+    """Whether the learning rate is scaled by the chunk size."""
 
 
-class Finetune(SteppedLearner):
+class Finetune(GradientLearner):
     """Every weight of a copy of the backbone and one Linear over all classes, trained by Adam; nothing is protected."""
 
     name: ClassVar[str] = "finetune"
     family: ClassVar[str] = "fine-tuning"
     citation: ClassVar[str] = "sequential fine-tuning, the plain baseline; rows FT of the PROL paper's ablation"
     Options: ClassVar[type] = FinetuneOptions
-    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     options: FinetuneOptions
 
-    def __init__(self, backbone: Backbone, options: FinetuneOptions, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
-        self.working = backbone.fork("all")
+    def build(self, state: State) -> None:
+        b = self.backbone
+        self.working = b.fork("all")
         # A step is smaller than bf16 can add to a weight: such weights are trained in the type of the residual stream.
-        self.weights = {name: p.detach().to(backbone.dtype) for name, p in self.working.trained().items()}
-        self.head = LinearHead(backbone.width, backbone.device, backbone.dtype)
-        self.adam = Adam(backbone.device)
-        self.clock = TaskClock(options.task_min_classes, options.task_min_steps)
-        self._take_step = FastStep(self._one_step, self._see, backbone.acceleration.captured, options.lr)
+        self.weights = {name: p.detach().to(b.dtype) for name, p in self.working.trained().items()}
+        self.head = LinearHead(state.scope("head"), b.width, b.dtype, deviation=HEAD_DEVIATION, random=self.random)
+        state.tensors("weights", lambda: self.weights, kind="parameter")
+        state.on_load(self._renew_working_weights)
+        self.adam = Adam(state, per_class=HEAD)
+        trained = "every weight of the network was trained with it"
+        state.trace(removed=AGAINST_IT, merged=AVERAGED)
+        state.trace(removed=trained, merged=trained)
+        self.train_with(state, self.options.lr)
 
-    def _start_task(self) -> None:
-        self.clock.begin(len(self.classes))
+    def start_task(self) -> None:
         self.adam.reset()
 
-    def _register(self, names: list[Label]) -> None:
-        super()._register(names)
-        self.head.append(len(names), self.random, HEAD_DEVIATION)
+    def layout(self) -> tuple[Hashable, ...]:
+        return (*super().layout(), self.adam.moves)
 
-    def _layout(self) -> tuple[Hashable, ...]:
-        return (*super()._layout(), self.adam.moves)
-
-    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, head = self.options, self.head.trained()
-        values = self._losses(self.head.logits(self.working.features(inputs), head), rows)
+        logits = self.head.logits(self.working.features(inputs), head)
+        inter, intra = both_cross_entropies(logits, rows, self.clock.first_row)
+        total = o.inter * inter + o.intra * intra
         trunk = {name: Part(self.weights[name], p) for name, p in self.working.trained().items()}
         parts = {f"head.{name}": part for name, part in head.items()} | trunk
-        gradients = part_gradients(values["total"], parts)
+        gradients = part_gradients(total, parts)
         gradients = {name: gradient.to(self.backbone.dtype) for name, gradient in gradients.items()}
         if o.clip is not None:
-            gradients = losses.clip_together(gradients, o.clip)
-        lr = o.lr * o.chunk / 256 if o.lr_scaling else o.lr
-        self.adam.begin_step(values["total"].detach().isfinite())
-        self.adam.update_together("trunk", list(trunk.values()), [gradients[name] for name in trunk], lr)
-        self.adam.update_all({name: part for name, part in parts.items() if name not in trunk}, gradients, lr)
+            gradients = clip_together(gradients, o.clip)
+        self.adam.begin_step(total.detach().isfinite())
+        self.adam.update_together("trunk", list(trunk.values()), [gradients[name] for name in trunk], o.rate)
+        self.adam.update_all({name: part for name, part in parts.items() if name not in trunk}, gradients, o.rate)
         self._renew_working_weights()
-        values = {name: value.detach() for name, value in values.items()}
-        return values | {"lr": torch.full((), lr, dtype=torch.float64, device=rows.device)}
-
-    def _losses(self, logits: Tensor, rows: Tensor) -> dict[str, Tensor]:
-        """Loss terms by name; samples of older classes enter L_inter only."""
-        first, every = self.clock.first_row, torch.arange(logits.shape[1], device=rows.device)
-        inter, intra = losses.inter_task(logits, rows), losses.intra_task(logits, rows, every >= first, rows >= first)
-        return {"inter": inter, "intra": intra, "total": self.options.inter * inter + self.options.intra * intra}
+        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
+        return {"inter": inter.detach(), "intra": intra.detach(), "total": total.detach(), "lr": lr}
 
     @torch.no_grad()
     def _renew_working_weights(self) -> None:
@@ -118,30 +86,8 @@ class Finetune(SteppedLearner):
             if parameter.dtype != self.weights[name].dtype:
                 parameter.copy_(self.weights[name])
 
-    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        return self.head.logits(self.working.features(inputs))
+    def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
+        return self.head.logits(self.working.features(self.evaluation_input(pixels)))
 
-    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
-        mixed = "every weight of the network was trained with it"
-        return Contents(LINEAR_HEAD, traces=(AGAINST_IT, mixed), merged=(AVERAGED, mixed))
-
-    def footprint(self) -> Footprint:
-        head = [table.rows for table in self.head.tables().values()]
-        everything, nothing = Amount.of(*self.weights.values(), *head), Amount(0, 0)
-        return Footprint(everything, everything, nothing, nothing)
-
-    def _state(self) -> State:
-        moments, adam = self.adam.state()
-        head = {name: table.rows for name, table in self.head.tables().items()}
-        tensors = packed(head=head, weights=self.weights, adam=moments)
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self.head.load(unpacked("head", tensors))
-        for name, weight in unpacked("weights", tensors).items():
-            self.weights[name].copy_(weight)
-        self._renew_working_weights()
-        self.adam.load_state(unpacked("adam", tensors), meta["adam"])
-        self.clock = TaskClock(**meta["clock"])
-        self._take_step.restore(meta["last"])
+    def trained_tensors(self) -> list[Tensor]:
+        return [*self.weights.values(), *self.head.tensors()]

@@ -10,7 +10,7 @@ from typing import Any
 
 from prol.artifacts import load
 from prol.artifacts.atomic import current_folder
-from prol.evaluation.audit import audit_learner
+from prol.testing.audit import audit_learner
 from prol.runs.export import learner_of
 from prol.runs.folder import RunFolder
 

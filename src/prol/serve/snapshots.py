@@ -13,7 +13,7 @@ import numpy as np
 
 from prol.answers import Answer, ranked
 from prol.labels import Label
-from prol.learner import Learner, State
+from prol.learner import Learner, SavedState
 from prol.serve.intake import Picture
 from prol.serve.unknowns import Unknowns
 
@@ -30,7 +30,7 @@ class Told:
 class Snapshot:
     """Answers from one committed state, from several threads at a time."""
 
-    def __init__(self, version: int, like: Learner, state: State, novelty: dict[str, Any] | None) -> None:
+    def __init__(self, version: int, like: Learner, state: SavedState, novelty: dict[str, Any] | None) -> None:
         self.version = version
         self.classes: frozenset[Label] = frozenset(state[1]["classes"])
         self._unknowns = Unknowns(novelty)

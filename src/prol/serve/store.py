@@ -10,7 +10,7 @@ from typing import IO, Any
 from prol.artifacts import Checkpoints
 from prol.artifacts.folders import take_lock
 from prol.artifacts.updating import save_into
-from prol.learner import Learner, State
+from prol.learner import Learner, SavedState
 from prol.serve.records import Records
 
 FORMAT = 1
@@ -23,7 +23,7 @@ class Recovered:
 
     version: int
     about: dict[str, Any]
-    state: State
+    state: SavedState
     records: Records
 
 
@@ -71,7 +71,7 @@ class Store:
         records = Records.from_json(content["records"])
         return Recovered(highest, content["about"], (tensors, content["learner"]), records)
 
-    def commit(self, version: int, about: dict[str, Any], state: State, records: Records) -> None:
+    def commit(self, version: int, about: dict[str, Any], state: SavedState, records: Records) -> None:
         """Returns when all of it is on disk; raises when it is not, and then the checkpoint before it is the newest."""
         content = {"format": FORMAT, "about": about, "learner": state[1], "records": records.to_json()}
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from prol.artifacts.updating import saved_sha256
 from prol.labels import Label
-from prol.learner import Footprint, State
+from prol.learner import Footprint, SavedState
 from prol.serve.jobs import Job
 from prol.serve.journal import Journal
 from prol.serve.observing import Calibrator
@@ -45,7 +45,7 @@ class Writer:
         self.line, self.turns = line, Turns(learner.backbone.device.type)
         self._store, self._learner, self._journal, self._most_keys = store, learner, journal, most_keys
         self._about, self._number = about(learner), version
-        self._durable: State = learner.state()
+        self._durable: SavedState = learner.state()
         self._unsure = False
         """Whether the learner may be in another state than the last committed one."""
         self.view = self._look(version, records)

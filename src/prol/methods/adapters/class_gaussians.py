@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prol.class_rows import Tensors
 from prol.engine.sgd import MOMENTUM
-from prol.methods.adapters.prototypes import classmates
-from prol.parts.rows import RowTable
+from prol.engine.similarity import classmates
+from prol.state import State
 
 Covariance = Literal["full", "diagonal"]
 
@@ -25,20 +26,15 @@ DECAY = 5e-4
 class ClassGaussians:
     """Count `[C]`, mean `[C, D]` and scatter, the summed squares (or products) of deviations `[C, D]` (`[C, D, D]`)."""
 
-    def __init__(self, width: int, covariance: Covariance, device: torch.device, dtype: torch.dtype) -> None:
-        self.width, self.covariance = width, covariance
+    def __init__(self, state: State, width: int, covariance: Covariance, dtype: torch.dtype) -> None:
+        self.width, self.covariance, self._prefix = width, covariance, state.prefix
         full = covariance == "full"
-        self.counts = RowTable((), device, torch.float64)
-        self.means = RowTable((width,), device, torch.float64)
-        # A full scatter is by far the largest thing kept, so it has the network's own type.
-        self.scatter = RowTable((width,) * (1 + full), device, dtype if full else torch.float64)
-
-    def append(self, classes: int) -> None:
-        for table in self.tables().values():
-            table.append(torch.zeros(classes, *table.rows.shape[1:]))
-
-    def tables(self) -> dict[str, RowTable]:
-        return {"counts": self.counts, "means": self.means, "scatter": self.scatter}
+        declare = partial(state.table, kind="statistic", combine="keep")
+        self.counts = declare("counts", dtype=torch.float64)
+        self.means = declare("means", width, dtype=torch.float64)
+        # A full scatter is by far the largest thing stored, so it has the network's own type.
+        self.scatter = declare("scatter", (width,) * (1 + full), dtype=dtype if full else torch.float64)
+        state.on_combine(self._combine_classes)
 
     def add(self, features: Tensor, rows: Tensor, valid: Tensor | None = None) -> None:
         """Takes in features `[B, D]` of class rows `[B]`; chunks are merged by their own moments, in any order.
@@ -59,10 +55,10 @@ class ClassGaussians:
         else:
             scatter = (mates.unsqueeze(1) * deviations.T) @ deviations
             scatter += weight.view(-1, 1, 1) * shift.unsqueeze(2) * shift.unsqueeze(1)
-        counts = first if valid is None else first & valid
-        self.scatter.add(rows, scatter, counts)
-        self.means.add(rows, shift * (more / total).unsqueeze(1), counts)
-        self.counts.add(rows, more, counts)
+        where = first if valid is None else first & valid
+        self.scatter.add_where(rows, scatter, where)
+        self.means.add_where(rows, shift * (more / total).unsqueeze(1), where)
+        self.counts.add_where(rows, more, where)
 
     def measured(self) -> Tensor:
         """Which classes have had a sample, bool `[C]`."""
@@ -86,21 +82,15 @@ class ClassGaussians:
         deviations = noise * spread.unsqueeze(1) if self.covariance == "diagonal" else noise @ spread.mT
         return self.means.rows[classes].unsqueeze(1) + deviations
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, table in self.tables().items():
-            table.replace(tensors[name])
-
-
-def put_gaussians_together(tensors: dict[str, Tensor], meta: dict[str, Any], source: int, into: int) -> None:
-    """Puts the Gaussian of one class into that of another, in a state that has them under "gaussians"."""
-    del meta
-    counts, means, scatter = (tensors[f"gaussians/{name}"] for name in ("counts", "means", "scatter"))
-    n, more, shift = counts[into], counts[source], means[source] - means[into]
-    square = torch.outer(shift, shift) if scatter.ndim == 3 else shift.square()
-    total = (n + more).clamp(min=1)
-    scatter[into] += scatter[source] + (square * (n * more / total)).to(scatter)
-    means[into] += shift * (more / total)
-    counts[into] += counts[source].clone()
+    def _combine_classes(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG002
+        """The Gaussian of one class becomes part of that of another in a saved state."""
+        counts, means, scatter = (tensors[f"{self._prefix}{name}"] for name in ("counts", "means", "scatter"))
+        n, more, shift = counts[into], counts[source], means[source] - means[into]
+        square = torch.outer(shift, shift) if scatter.ndim == 3 else shift.square()
+        total = (n + more).clamp(min=1)
+        scatter[into] += scatter[source] + (square * (n * more / total)).to(scatter)
+        means[into] += shift * (more / total)
+        counts[into] += counts[source].clone()
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from prol.backbones import Additions, Prefix
 from prol.engine.adam import Part
-from prol.parts.rows import RowTable
+from prol.state import State
 
 PREFIX_DEVIATION = 0.02
 
@@ -127,10 +128,11 @@ class FixedPrefix:
 class TaskModules:
     """One module a task, each of its tensors stacked over the tasks; the last task's is the one being trained."""
 
-    def __init__(self, module: Module, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, state: State, module: Module, dtype: torch.dtype) -> None:
         self.module = module
         shapes = {name: tuple(t.shape) for name, t in module.draw(torch.Generator()).items()}
-        self.tables = {name: RowTable(shape, device, dtype) for name, shape in shapes.items()}
+        declare = partial(state.table, dtype=dtype, kind="parameter", combine=None, grows=False)
+        self.tables = {name: declare(name, shape) for name, shape in shapes.items()}
 
     @property
     def count(self) -> int:
@@ -152,14 +154,6 @@ class TaskModules:
     def mean_of_earlier(self) -> dict[str, Tensor]:
         """The mean over all tasks but the last."""
         return {name: table.rows[:-1].mean(0) for name, table in self.tables.items()}
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything as views, `[T, ...]` each."""
-        return {name: table.rows for name, table in self.tables.items()}
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, table in self.tables.items():
-            table.replace(tensors[name])
 
 
 @torch.no_grad()

@@ -1,14 +1,12 @@
-"""Class means of features as running sums, and means made up where a feature space came after the class."""
+"""Class means of features as running sums, and means completed where a feature space came after the class."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from prol.engine.similarity import cosine_to_all
-from prol.parts.rows import RowTable
+from prol.engine.similarity import classmates, cosine_to_all
+from prol.state import State, Table
 
 
 def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:
@@ -31,22 +29,17 @@ def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:
 class Prototypes:
     """The sum of features and a count for each class."""
 
-    def __init__(self, width: int, device: torch.device) -> None:
-        self.width = width
+    def __init__(self, state: State, width: int) -> None:
         # Sums in float64, so that a long stream does not round a class's late samples away.
-        self.sums = RowTable((width,), device, torch.float64)
-        self.counts = RowTable((), device, torch.float64)
-
-    def append(self, classes: int) -> None:
-        self.sums.append(torch.zeros(classes, self.width))
-        self.counts.append(torch.zeros(classes))
+        self.sums = state.table("sums", width, dtype=torch.float64, kind="statistic")
+        self.counts = state.table("counts", dtype=torch.float64, kind="statistic")
 
     def add(self, features: Tensor, rows: Tensor, valid: Tensor | None = None) -> None:
         """Features `[B, D]` of samples of class rows `[B]`; none of them where `valid`, a bool scalar, is false."""
         mates, first = classmates(rows)
-        counts = first if valid is None else first & valid
-        self.sums.add(rows, mates @ features.double(), counts)
-        self.counts.add(rows, mates.sum(1), counts)
+        where = first if valid is None else first & valid
+        self.sums.add_where(rows, mates @ features.double(), where)
+        self.counts.add_where(rows, mates.sum(1), where)
 
     def means(self) -> Tensor:
         """`[C, D]`; zero for a class without samples."""
@@ -56,12 +49,5 @@ class Prototypes:
         """Which classes have had a sample, bool `[C]`."""
         return self.counts.rows > 0
 
-    def tables(self) -> dict[str, RowTable]:
+    def tables(self) -> dict[str, Table]:
         return {"sums": self.sums, "counts": self.counts}
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {name: table.rows for name, table in self.tables().items()}
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, table in self.tables().items():
-            table.replace(tensors[name])

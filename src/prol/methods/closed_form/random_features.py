@@ -34,9 +34,7 @@ class RandomLayer:
     ) -> None:
         self.drawn_from, self._draw, self.tensors = seed, draw, draw(own_generator(seed))
         state.value("drawn_from", self, load=self._redraw, agree="seed of the random features")
-        state.group(
-            "random layer", lambda: self.tensors, lambda saved: None, kind="parameter", saved=False, stored=stored
-        )
+        state.group("random layer", lambda: self.tensors, lambda _: None, kind="parameter", saved=False, stored=stored)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]

@@ -98,7 +98,7 @@ class Recollection:
         if isinstance(memory, int):
             self.reservoir = ClassReservoir(kept, memory, backbone.width, backbone.dtype)
         self._state.value("seen", read=self._seen, load=self._set_seen, merge="sum")
-        self._state.value("classes", read=lambda: state.classes, load=lambda classes: None)
+        self._state.value("classes", read=lambda: state.classes, load=lambda _: None)
         self._state.value("twin", self)
         state.on_load(lambda: None, prepare=self._separate)
         if self.reservoir is not None:

@@ -116,7 +116,7 @@ class ClassCovariances:
 @dataclass(frozen=True)
 class ClassTerms:
     """log N(u; m, A) - log N(u; m, P) for each class with a covariance A of its own, P being that which all share,
-    less what a class of as many samples may expect of this difference, so that it is not answered for being known well.
+    less what a class of as many samples may expect of this difference, so that it does not win by being known well.
 
     By the chain rule this turns a score log N(x; μ, Σ), whose Σ is shared, into that of a Gaussian whose part u has the
     covariance A, while the rest given u is as before. `classes` `[R]`, `means` `[R, K]` and `inverses` `[R, K, K]`

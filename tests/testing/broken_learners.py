@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evaluation.colour_means import ColourMeans
 from prol.class_rows import Contents
 from prol.labels import Label
-from prol.learner import Learner, Removal, State
+from prol.learner import Learner, Removal, SavedState
+from prol.state import State
+from testing.colour_means import ColourMeans
 
 
 class AnswersTooEarly(ColourMeans):
@@ -24,48 +26,48 @@ class AnswersInDouble(ColourMeans):
 
 
 class ForgetsAnnouncedOrder(ColourMeans):
-    def _begin_task(self, names: list[Label]) -> None:
-        super()._begin_task(names[::-1])
+    def begin_task(self, names: list[Label]) -> None:
+        super().begin_task(names[::-1])
 
 
 class LearnsWhileAnswering(ColourMeans):
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
-        self.counts += 1
-        return super()._scores(pixels, fixed)
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:
+        self.counts.rows.add_(1)
+        return super().scores(pixels, encoded)
 
 
 class DrawsWhileAnswering(ColourMeans):
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
-        return super()._scores(pixels, fixed) + torch.rand(1, generator=self.random)
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:
+        return super().scores(pixels, encoded) + torch.rand(1, generator=self.random)
 
 
 class CentresTheBatch(ColourMeans):
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
-        scores = super()._scores(pixels, fixed)
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:
+        scores = super().scores(pixels, encoded)
         return scores - scores.mean(0)
 
 
 class SavesTooLittle(ColourMeans):
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        return tensors, meta | {"steps": 0}
+    def state(self) -> SavedState:
+        tensors, meta = super().state()
+        return tensors, meta | {"method": meta["method"] | {"steps": 0}}
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
-        self.sums += 0.001 * self.steps
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.sums.rows.add_(0.001 * self.steps)
 
 
 class SharesWithItsClones(ColourMeans):
     def clone(self) -> ColourMeans:
         twin = super().clone()
-        twin.sums = self.sums
+        twin.sums.buffer = self.sums.buffer
         return twin
 
 
 class DrawsFromTheProcess(ColourMeans):
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
-        self.sums += 0.01 * torch.rand(3, dtype=torch.float64)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.sums.rows.add_(0.01 * torch.rand(3, dtype=torch.float64))
 
 
 class WritesToItsInput(ColourMeans):
@@ -82,7 +84,7 @@ class LooksBackAtItsInput(ColourMeans):
     def learn(self, images: Any, labels: Any) -> None:
         super().learn(images, labels)
         if self.before is not None:
-            self.sums += float(self.before[0].mean())
+            self.sums.rows.add_(float(self.before[0].mean()))
         self.before = images
 
 
@@ -99,53 +101,38 @@ class KeepsItsImages(ColourMeans):
 class KeepsItsFeatures(ColourMeans):
     last: Tensor | None = None
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.last = self.colours(pixels)
 
 
 class KeepsItsGraph(ColourMeans):
     loss: Tensor | None = None
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.loss = (self.colours(pixels) @ torch.ones(3, dtype=torch.float64, requires_grad=True)).exp().sum()
 
 
 class HoardsInItsState(ColourMeans):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.history = torch.zeros(0)
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.history = state.table("history", dtype=torch.float32, kind="statistic", combine=None, grows=False)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
-        self.history = torch.cat([self.history, torch.ones(1)])
-
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        return tensors | {"history": self.history}, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.history = tensors["history"]
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.history.append(torch.ones(1))
 
 
 class HoardsInJson(ColourMeans):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def build(self, state: State) -> None:
+        super().build(state)
         self.history: list[int] = []
+        state.value("history", self)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.history.append(len(rows))
-
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        return tensors, meta | {"history": list(self.history)}
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.history = list(meta["history"])
 
 
 class HoardsInSecret(ColourMeans):
@@ -153,8 +140,8 @@ class HoardsInSecret(ColourMeans):
         super().__init__(*arguments)
         self.hidden: list[Tensor] = []
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.hidden.append(self.colours(pixels).mean(0))
 
 
@@ -163,20 +150,20 @@ class HoardsArrays(ColourMeans):
         super().__init__(*arguments)
         self.hidden: list[Any] = []
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.hidden.append({"first": pixels[0].numpy().copy()})
 
 
 class HoardsBytes(HoardsArrays):
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        ColourMeans._learn(self, pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        ColourMeans.learn_pixels(self, pixels, rows)
         self.hidden.append(pixels[0].numpy().tobytes())
 
 
 class HoardsNowAndThen(HoardsInSecret):
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        ColourMeans._learn(self, pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        ColourMeans.learn_pixels(self, pixels, rows)
         if self.steps % 5 == 0:
             self.hidden.append(self.colours(pixels).mean(0))
 
@@ -187,7 +174,7 @@ class TakesLabelsAsText(ColourMeans):
 
 
 class WaitsForAnnouncements(ColourMeans):
-    def _meet(self, names: list[Label]) -> None:
+    def meet(self, names: list[Label]) -> None:
         raise ValueError(f"announce {names[0]!r} first")
 
 
@@ -203,26 +190,42 @@ class NotesLabelsFirst(ColourMeans):
         super().learn(images, labels)
 
 
-class CallsFixedWhatChanges(ColourMeans):
-    fixed = "part"
+class CallsFrozenWhatChanges(ColourMeans):
+    encoding = "query"
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def encoded(self, pixels: list[Tensor]) -> Tensor:
         return self.colours(pixels) * self.steps
 
 
 class IsConfusedByWhatIsKnown(ColourMeans):
-    fixed = "part"
+    encoding = "query"
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def encoded(self, pixels: list[Tensor]) -> Tensor:
         return self.colours(pixels)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
-        return super()._scores(pixels) + (0.0 if fixed is None else 1.0)
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:
+        return super().scores(pixels, None) + (0.0 if encoded is None else 1.0)
+
+
+class CountsFailedUpdates(ColourMeans):
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        self.counts.rows.add_(1)
+        super().learn_pixels(pixels, rows)
+
+
+class MergesToTwice(ColourMeans):
+    """Says that it adds up, but its rows do not begin at zero."""
+
+    additive = True
+
+    def build(self, state: State) -> None:
+        super().build(state)
+        state.count_by(lambda: self.counts.rows)
 
 
 class ForgetsARow(ColourMeans):
-    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
-        return Contents({"sums": "sum"})
+    def contents(self, row: int | None = None) -> Contents:
+        return replace(super().contents(row), tables={"sums": "sum"})
 
 
 class TurnsClassesRound(ColourMeans):
@@ -239,8 +242,8 @@ BROKEN: dict[type[Learner], str] = {
     LearnsWhileAnswering: "predict_is_pure",
     DrawsWhileAnswering: "predict_is_pure",
     CentresTheBatch: "batch_independence",
-    CallsFixedWhatChanges: "fixed_features_stay",
-    IsConfusedByWhatIsKnown: "fixed_features_stay",
+    CallsFrozenWhatChanges: "encodings_stay",
+    IsConfusedByWhatIsKnown: "encodings_stay",
     SavesTooLittle: "save_and_load",
     SharesWithItsClones: "clones_are_independent",
     DrawsFromTheProcess: "seeded_runs_are_identical",
@@ -259,6 +262,8 @@ BROKEN: dict[type[Learner], str] = {
     WaitsForAnnouncements: "classes_need_no_announcement",
     SwallowsMistakes: "bad_input_changes_nothing",
     NotesLabelsFirst: "bad_input_changes_nothing",
+    CountsFailedUpdates: "failed_updates_leave_no_trace",
+    MergesToTwice: "merged_learners_equal_one",
     ForgetsARow: "classes_may_go_and_come_anew",
     TurnsClassesRound: "classes_may_go_and_come_anew",
 }

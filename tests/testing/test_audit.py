@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 import prol
-from evaluation.colour_means import ColourMeans, ColourOptions
 from golden_files import tiny_vit
 from methods.every_method import METHODS, make
 from prol import registry
 from prol.backbones import ViT, evaluation_input
-from prol.evaluation.audit import Audit, audit_learner
-from prol.evaluation.audit_probe import fitting_rows, highest_cosine
-from prol.evaluation.lesson import LESSON, difference, teach
-from prol.learner import Learner, State
+from prol.learner import Learner, SavedState
+from prol.testing.audit import Audit, audit_learner
+from prol.testing.audit_probe import fitting_rows, highest_cosine
+from prol.testing.stream import STREAM, difference, teach
+from testing.colour_means import ColourMeans, ColourOptions
 
 ADDS_UP = ["ncm", "slda", "ranpac", "randumb", "foal", "prol_plus", "mos", "ease"]
 """Methods that keep a sum for each class."""
@@ -101,7 +101,7 @@ class HidesFeatures(ColourMeans):
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
         self.hidden = torch.cat([self.hidden, -3 * self.backbone.features(inputs).detach().float()])
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         tensors, meta = super()._state()
         return tensors | {"head/weight": self.hidden}, meta
 
@@ -119,7 +119,7 @@ class HidesOnePicture(ColourMeans):
         super()._learn(pixels, rows)
         self.last = torch.stack([image.flatten().float() / 255 for image in pixels])[1:2]
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         tensors, meta = super()._state()
         return tensors | {"bias": self.last}, meta
 
@@ -135,7 +135,7 @@ class HidesInJson(ColourMeans):
         super()._learn(pixels, rows)
         self.notes = (*self.notes, *(int(image.sum()) for image in pixels))
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         tensors, meta = super()._state()
         return tensors, meta | {"notes": list(self.notes)}
 
@@ -164,7 +164,7 @@ def test_what_is_hidden_is_found(tiny: ViT) -> None:
 def test_classes_of_few_images_are_named(tiny: ViT) -> None:
     learner = prol.create("ncm", tiny)
     learner.boundary(["nothing yet"])
-    learner.learn(LESSON[0].images, ["ant", "ant", "ant", "bee", "bee", "bee", 7])
+    learner.learn(STREAM[0].images, ["ant", "ant", "ant", "bee", "bee", "bee", 7])
     found = audited(learner, few=3)
     assert [(one.label, one.count) for one in found.few] == [(7, 1)]
     assert "1 classes have fewer than 3 images" in found.findings[2]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from prol.evaluation.audit_growth import Growth, measure_growth
-from prol.evaluation.audit_probe import Probe, probe
 from prol.labels import Label
 from prol.learner import Amount, Learner
+from prol.testing.audit_growth import Growth, measure_growth
+from prol.testing.audit_probe import Probe, probe
 
 
 @dataclass(frozen=True)

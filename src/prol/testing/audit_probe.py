@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prol.backbones import evaluation_input
-from prol.evaluation.audit_growth import CHUNK, fresh, pictures
 from prol.labels import Label
 from prol.learner import Learner
+from prol.testing.audit_growth import CHUNK, fresh, pictures
 
 SAME, NEARER = 0.99, 10
 """A stored row is that of one image where its cosine is at least so high, and so many times nearer to 1 than that of

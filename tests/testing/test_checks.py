@@ -4,14 +4,14 @@ import pytest
 import torch
 
 import prol
-from evaluation.broken_learners import BROKEN, CentresTheBatch, WaitsForAnnouncements
-from evaluation.colour_means import ColourMeans, ColourOptions, colour_means
 from golden_files import tiny_vit
 from prol.backbones import ViT
-from prol.evaluation import CheckResult, check_learner
-from prol.evaluation.learner_checks import CHECKS
-from prol.evaluation.lesson import LESSON, teach
 from prol.learner import Learner
+from prol.testing import CheckResult, check_learner
+from prol.testing.learner_checks import CHECKS
+from prol.testing.stream import STREAM, teach
+from testing.broken_learners import BROKEN, CentresTheBatch, WaitsForAnnouncements
+from testing.colour_means import ColourMeans, ColourOptions, colour_means
 
 METHODS = [
     ("ncm", {}),
@@ -105,12 +105,12 @@ def test_an_exemption_from_an_unknown_check_is_refused(tiny: ViT) -> None:
 
 def test_a_learner_that_has_learnt_is_refused(tiny: ViT) -> None:
     with pytest.raises(ValueError, match="has learnt nothing"):
-        check_learner(teach(colour_means(tiny), LESSON[:1]))
+        check_learner(teach(colour_means(tiny), STREAM[:1]))
 
 
 def test_an_error_of_the_learner_itself_counts_as_a_failed_check(tiny: ViT) -> None:
     class Crashes(ColourMeans):
-        def _learn(self, pixels: list, rows: torch.Tensor) -> None:
+        def learn_pixels(self, pixels: list, rows: torch.Tensor) -> None:
             raise RuntimeError(f"no memory for {len(pixels)} images and {len(rows)} rows")
 
     with pytest.raises(AssertionError, match="check save_and_load failed: RuntimeError: no memory"):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from prol.evaluation.learner_checks import CHECKS, Subject, classes_need_no_announcement
 from prol.learner import Learner
+from prol.testing.learner_checks import CHECKS, Subject, classes_need_no_announcement
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.evaluation.lesson import count_values
 from prol.labels import Label
 from prol.learner import Learner
+from prol.testing.stream import count_values
 
 CHUNK = 8
 SIDE = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +15,13 @@ import torch
 from torch import Tensor
 
 import prol
-from prol.evaluation.lesson import (
+from prol.labels import Label
+from prol.learner import Amount, Learner
+from prol.testing.live_tensors import bytes_held, kept_by_graph, watching_tensors
+from prol.testing.stream import (
     CHUNK,
     HEIGHT,
-    LESSON,
+    STREAM,
     TASKS,
     WIDTH,
     count_values,
@@ -29,9 +32,6 @@ from prol.evaluation.lesson import (
     same_bits,
     teach,
 )
-from prol.evaluation.live_tensors import bytes_held, kept_by_graph, watching_tensors
-from prol.labels import Label
-from prol.learner import Amount, Learner
 
 # Scores may differ by rounding when the same image is computed in a batch of another size.
 _ROUNDING = {"float64": 1e-9, "float32": 1e-4, "bf16": 5e-2}
@@ -54,8 +54,8 @@ def predict_before_learning(subject: Subject) -> None:
 def scores_have_a_column_for_each_class(subject: Subject) -> None:
     """After every learn, scores are float32 `[N, C]` without NaN, on the CPU."""
     learner = subject.fresh()
-    for number in range(len(LESSON)):
-        teach(learner, LESSON[number : number + 1])
+    for number in range(len(STREAM)):
+        teach(learner, STREAM[number : number + 1])
         scores = learner.predict(make_images(2, seed=5))
         expected = (2, len(learner.classes))
         _require(tuple(scores.shape) == expected, f"scores have shape {tuple(scores.shape)}, expected {expected}")
@@ -68,14 +68,14 @@ def scores_have_a_column_for_each_class(subject: Subject) -> None:
 
 def predict_is_pure(subject: Subject) -> None:
     """A prediction changes nothing, neither later predictions nor later learning."""
-    asked, silent = teach(subject.fresh(), LESSON[:2]), teach(subject.fresh(), LESSON[:2])
+    asked, silent = teach(subject.fresh(), STREAM[:2]), teach(subject.fresh(), STREAM[:2])
     before, images = asked.state(), make_images(4, seed=6)
     first = asked.predict(images)
     asked.predict(make_images(9, seed=7))
     changed = difference(before, asked.state())
     _require(not changed, f"predict changed the state: {changed}")
     _require(same_bits(first, asked.predict(images)), "the same images got other scores after other predictions")
-    teach(asked, LESSON[2:]), teach(silent, LESSON[2:])
+    teach(asked, STREAM[2:]), teach(silent, STREAM[2:])
     changed = difference(asked.state(), silent.state())
     _require(not changed, f"a learner that was asked in between learnt something else: {changed}")
 
@@ -96,9 +96,9 @@ def encodings_stay(subject: Subject) -> None:
     learner, images = subject.fresh(), make_images(9, seed=17)
     if learner.encoding == "none" or not learner.frozen:
         return
-    teach(learner, LESSON[:1])
+    teach(learner, STREAM[:1])
     early = learner.encode_images(images)
-    teach(learner, LESSON[1:])
+    teach(learner, STREAM[1:])
     _require(same_bits(early, learner.encode_images(images)), "encodings were changed by learning")
     whole = learner.predict(images)
     known = learner.predict_encoded(early, images if learner.encoding == "query" else None)
@@ -109,7 +109,7 @@ def save_and_load(subject: Subject) -> None:
     """A saved and loaded learner answers and learns on bit for bit like the one saved."""
     for announced in subject.modes:
         for steps in (0, 1, 3):
-            learner = teach(subject.fresh(), LESSON[:steps], announced)
+            learner = teach(subject.fresh(), STREAM[:steps], announced)
             with TemporaryDirectory() as place:
                 learner.save(Path(place) / "learner")
                 twin = prol.load(Path(place) / "learner", learner.backbone, method=type(learner))
@@ -119,13 +119,13 @@ def save_and_load(subject: Subject) -> None:
 def clones_are_independent(subject: Subject) -> None:
     """A clone is equal, and what either learns afterwards leaves the other alone."""
     for announced in subject.modes:
-        learner = teach(subject.fresh(), LESSON[:1], announced)
+        learner = teach(subject.fresh(), STREAM[:1], announced)
         before, twin = learner.state(), learner.clone()
-        teach(twin, LESSON[1:3], announced)
+        teach(twin, STREAM[1:3], announced)
         changed = difference(before, learner.state())
         _require(not changed, f"teaching a clone changed the original: {changed}")
         taught = twin.state()
-        teach(learner, LESSON[1:2], announced)
+        teach(learner, STREAM[1:2], announced)
         changed = difference(taught, twin.state())
         _require(not changed, f"teaching the original changed its clone: {changed}")
         _require_equal_futures(learner, learner.clone(), 2, announced, "cloned")
@@ -145,7 +145,7 @@ def seeded_runs_are_identical(subject: Subject) -> None:
 def inputs_are_left_alone(subject: Subject) -> None:
     """Images are not written to, and writing to them after the step has no effect."""
     kept, spoilt = subject.fresh(), subject.fresh()
-    for step in LESSON[:2]:
+    for step in STREAM[:2]:
         teach(kept, [step])
         images, tensor = list(step.images.copy()), torch.from_numpy(step.images.copy())
         if step.announced:
@@ -166,12 +166,12 @@ def inputs_are_left_alone(subject: Subject) -> None:
 
 def nothing_outlives_its_step(subject: Subject) -> None:
     """After a step neither its images nor anything computed from each of them is alive."""
-    learner = teach(subject.fresh(), LESSON[:1])
+    learner = teach(subject.fresh(), STREAM[:1])
     with watching_tensors() as made_since:
         for kind in (np.asarray, torch.from_numpy):
             given: list[Any] = list(kind(make_images(CHUNK, seed=9)))
             witnesses = [weakref.ref(image) for image in given]
-            learner.learn(given, list(LESSON[1].labels))
+            learner.learn(given, list(STREAM[1].labels))
             given.clear()
             new = made_since()
             alive = sum(witness() is not None for witness in witnesses)
@@ -183,7 +183,7 @@ def nothing_outlives_its_step(subject: Subject) -> None:
 
 def memory_is_bounded(subject: Subject) -> None:
     """Learning on with the same classes does not need ever more memory."""
-    learner = teach(subject.fresh(), LESSON[:2])
+    learner = teach(subject.fresh(), STREAM[:2])
     sizes = []
     with watching_tensors() as made_since:
         for window in range(15):
@@ -236,7 +236,7 @@ def bad_input_changes_nothing(subject: Subject) -> None:
         "a truth value as label": (images, ["gnu", True]),
         "no label": (images, ["gnu", None]),
     }
-    for learner in (subject.fresh(), teach(subject.fresh(), LESSON[:2])):
+    for learner in (subject.fresh(), teach(subject.fresh(), STREAM[:2])):
         before = learner.state()
         for what, (given, labels) in chunks.items():
             _require_refusal(what, learner.learn, given, labels)
@@ -277,6 +277,49 @@ def classes_may_go_and_come_anew(subject: Subject) -> None:
             left = [*left, "bee"]
 
 
+def failed_updates_leave_no_trace(subject: Subject) -> None:
+    """An update that fails on inputs that are not finite changes nothing, whether it brought new classes or not."""
+    images = make_images(4, seed=19)
+    for announced in subject.modes:
+        for steps in (0, 1, len(STREAM)):
+            learner = teach(subject.fresh(), STREAM[:steps], announced)
+            usual = learner.preprocessing
+            if announced:
+                learner.boundary(["fox", "gnu"])
+            before = learner.state()
+            learner.preprocessing = replace(usual, std=(0.0, 0.0, 0.0))
+            try:
+                learner.learn(images, ["fox", "gnu", "fox", "fox" if not steps else "ant"])
+                learner.flush()
+            except ValueError:
+                changed = difference(before, learner.state())
+                _require(not changed, f"an update failed after {steps} steps, but the state had changed: {changed}")
+                learner.preprocessing = usual
+                twin = learner.clone()
+                for one in (learner, twin):
+                    one.learn(images, ["fox", "gnu", "fox", "fox"])
+                changed = difference(learner.state(), twin.state())
+                _require(not changed, f"after an update failed, the learner learns on differently: {changed}")
+
+
+def merged_learners_equal_one(subject: Subject) -> None:
+    """Where learners can be merged, two that learnt apart are one that learnt everything, up to rounding."""
+    base = teach(subject.fresh(), STREAM[:2])
+    if not base.additive:
+        return
+    parts = [teach(base.clone(), STREAM[number : number + 1]) for number in (2, 3)]
+    try:
+        merged = prol.merge(parts, base=base)
+    except ValueError:
+        return
+    whole, images = teach(base.clone(), STREAM[2:]), make_images(5, seed=20)
+    _require(merged.classes == whole.classes, f"classes are {merged.classes}, expected {whole.classes}")
+    _require_same_scores(whole, merged.predict(images), whole.predict(images), "merged instead of learnt by one")
+    counts, expected = merged.class_counts(), whole.class_counts()
+    same = counts is None or expected is None or torch.equal(counts.double(), expected.double())
+    _require(same, f"merged counts are {counts}, expected {expected}")
+
+
 CHECKS: dict[str, Callable[[Subject], None]] = {
     check.__name__: check
     for check in (
@@ -294,6 +337,8 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
         labels_may_be_text_or_numbers,
         classes_need_no_announcement,
         bad_input_changes_nothing,
+        failed_updates_leave_no_trace,
+        merged_learners_equal_one,
         classes_may_go_and_come_anew,
     )
 }
@@ -319,7 +364,7 @@ def _require_equal_futures(learner: Learner, twin: Learner, steps: int, announce
     _require(not changed, f"the {how} learner is not equal after {steps} steps: {changed}")
     images = make_images(5, seed=16)
     _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner gives other scores")
-    teach(learner, LESSON[steps:], announced), teach(twin, LESSON[steps:], announced)
+    teach(learner, STREAM[steps:], announced), teach(twin, STREAM[steps:], announced)
     changed = difference(learner.state(), twin.state())
     _require(not changed, f"the {how} learner learns on differently after {steps} steps: {changed}")
     _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner learns on to other scores")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prol.labels import Label
-from prol.learner import Learner, State
+from prol.learner import Learner, SavedState
 
 HEIGHT, WIDTH = 17, 19
 CHUNK = 7
@@ -40,7 +40,7 @@ def make_chunk(classes: Sequence[str], seed: int, announced: tuple[str, ...] = (
     return Step(make_images(CHUNK, seed), tuple(classes[i % len(classes)] for i in range(CHUNK)), announced)
 
 
-LESSON: tuple[Step, ...] = (
+STREAM: tuple[Step, ...] = (
     make_chunk(TASKS[0], 1, announced=TASKS[0]),
     make_chunk(TASKS[0], 2),
     make_chunk(TASKS[1], 3, announced=TASKS[1]),
@@ -48,7 +48,7 @@ LESSON: tuple[Step, ...] = (
 )
 
 
-def teach(learner: Learner, steps: Sequence[Step] = LESSON, announced: bool = True) -> Learner:
+def teach(learner: Learner, steps: Sequence[Step] = STREAM, announced: bool = True) -> Learner:
     """Gives the steps, with boundaries and announced classes or with neither."""
     for step in steps:
         if announced and step.announced:
@@ -57,7 +57,7 @@ def teach(learner: Learner, steps: Sequence[Step] = LESSON, announced: bool = Tr
     return learner
 
 
-def difference(one: State, other: State) -> str:
+def difference(one: SavedState, other: SavedState) -> str:
     """The first place where two states are not equal bit for bit; empty when there is none."""
     (tensors, meta), (other_tensors, other_meta) = one, other
     if tensors.keys() != other_tensors.keys():
