@@ -131,6 +131,8 @@ class Entry:
     table: Table | None = None
     grows: Callable[[], bool] | None = None
     """Whether the table gets a row when a class arrives; None where its owner appends rows."""
+    measure: Callable[[], Callable[[], None]] | None = None
+    """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {_join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -146,8 +148,6 @@ class Value:
     agree: str = ""
     is_row: bool = False
     """Whether it is a class row, or a list of them, which moves when an earlier class is removed."""
-    saved: bool = True
-    """False for what only a rollback needs."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,7 @@ class Record:
     entries: tuple[str, ...]
     lengths: Mapping[str, int]
     values: Mapping[str, Any]
+    shortenings: Mapping[str, Callable[[], None]]
     copies: dict[str, dict[str, Tensor]]
 
 
@@ -294,9 +295,14 @@ class State:
         agree: str = "",
         saved: bool = True,
         stored: bool = True,
+        measure: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
-        """Tensors whose number or names change; `combine` has patterns of those with one row per class."""
+        """Tensors whose number or names change; `combine` has patterns of those with one row per class.
+
+        `measure` returns a function that takes back growth which comes later, where updates add rows.
+        """
         entry = Entry(self.prefix + name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
+        entry.measure = measure
         self._declare(entry)
 
     def value(
@@ -310,13 +316,12 @@ class State:
         merge: Merge = "keep",
         agree: str = "",
         is_row: bool = False,
-        saved: bool = True,
     ) -> None:
         """A JSON value: an attribute of `owner`, `name` by default, or what `read` returns and `load` takes."""
         at = attribute or name
         get = read or (lambda: getattr(owner, at))
         put = load or (lambda value: setattr(owner, at, value))
-        self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row, saved)
+        self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
 
     def fields(self, owner: Any, *, rows: tuple[str, ...] = (), sums: tuple[str, ...] = ()) -> None:
         """All fields of a dataclass as values; `rows` are class rows, `sums` add up when learners are merged."""
@@ -401,15 +406,14 @@ class State:
         """Every value; names with slashes are nested dictionaries."""
         found: dict[str, Any] = {}
         for name, value in self._all.values.items():
-            if value.saved:
-                put_value(found, name, deepcopy(value.read()))
+            put_value(found, name, deepcopy(value.read()))
         return found
 
     def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any], classes: int) -> None:
         """Takes over what `saved_tensors` and `saved_values` gave for so many classes."""
         self._all.classes = classes
         self._all.loads += 1
-        flat = {name: get_value(values, name) for name, value in self._all.values.items() if value.saved}
+        flat = {name: get_value(values, name) for name in self._all.values}
         self._load_values(flat)
         for entry in list(self._entries()):
             if entry.saved:
@@ -433,6 +437,7 @@ class State:
             tuple(self._all.entries),
             {entry.name: entry.table.count for entry in self._entries() if entry.table is not None},
             {name: deepcopy(value.read()) for name, value in self._all.values.items()},
+            {entry.name: entry.measure() for entry in self._entries() if entry.measure is not None},
             {},
         )
         return self._all.record
@@ -460,6 +465,8 @@ class State:
                 entry.load(record.copies[entry.name])
             elif entry.table is not None:
                 entry.table.truncate(record.lengths[entry.name])
+            elif entry.name in record.shortenings:
+                record.shortenings[entry.name]()
         for refresh in self._all.after_load:
             refresh()
 

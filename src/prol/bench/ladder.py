@@ -123,7 +123,7 @@ def _ready(subject: Subject, backbone: str, device: str, rung: Rung, chunk: int,
     vit = learner.backbone
     inputs = evaluation_input(vit.read(images), learner.preprocessing, vit.device, vit.dtype)
     rows = torch.tensor([learner.row_of[int(label)] for label in labels], device=vit.device)
-    return lambda: learner._step(lambda: (inputs,), rows)
+    return lambda: learner.step(lambda: (inputs,), rows)
 
 
 def _plain(plain: PlainMaker, options: Any, backbone: str, device: str, chunk: int, load: Load) -> Step:

@@ -6,7 +6,7 @@ out gives the same result at a cost that does not depend on the table's length. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -109,10 +109,8 @@ class Adam:
     ) -> None:
         self._device, self._state, self.name = state.device, state, name
         state.value(f"{name}/step", read=lambda: self.step, load=lambda step: self._steps.fill_(step))
-        # A step that fails may have made moments longer, though it moved none.
-        state.value(f"{name}/shapes", read=lambda: self._moments.shapes, load=self._restore_shapes, saved=False)
         combine: dict[str, Combine] = {f"{part}/*": how for part, how in (per_class or {}).items()}
-        state.group(name, self._read, self._load, kind="moment", combine=combine)
+        state.group(name, self._read, self._load, kind="moment", combine=combine, measure=self._measure)
         self._decay, self._beta2 = decay, beta2
         self._same_rows = dict(same_rows or {})
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
@@ -228,10 +226,6 @@ class Adam:
         name = self._same_rows.get(name, name)
         return self._in_play[name].rows if name in self._in_play else None
 
-    def _restore_shapes(self, shapes: Mapping[str, torch.Size]) -> None:
-        for part, shape in shapes.items():
-            self._moments.lay({part: shape}, self._moments.of(part)[0])
-
     def _read(self) -> dict[str, Tensor]:
         """Moments that are not zero, which is all that need be known: others are as good as never made."""
         tensors: dict[str, Tensor] = {}
@@ -245,6 +239,15 @@ class Adam:
             elif bool(square.any()) or bool(mean.any()):
                 tensors |= {f"{name}/mean": mean, f"{name}/square": square}
         return tensors
+
+    def _measure(self) -> Callable[[], None]:
+        shapes = self._moments.shapes()
+
+        def shorten() -> None:
+            for name, shape in shapes.items():
+                self._moments.lay({name: shape}, self._moments.of(name)[0])
+
+        return shorten
 
     def _load(self, tensors: Mapping[str, Tensor]) -> None:
         self._moves += self._moments.moves + 1

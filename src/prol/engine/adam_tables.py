@@ -20,12 +20,11 @@ class AdamMoments:
         self._shapes: dict[str, torch.Size] = {}
         self.moves = 0
 
-    @property
-    def shapes(self) -> Mapping[str, torch.Size]:
-        return self._shapes
-
     def names(self) -> list[str]:
         return sorted(self._shapes)
+
+    def shapes(self) -> dict[str, torch.Size]:
+        return dict(self._shapes)
 
     def shape(self, name: str) -> torch.Size | None:
         return self._shapes.get(name)

@@ -1,4 +1,4 @@
-"""PROL's losses as pure functions of features, keys and logits; each a mean over the batch.
+"""Losses as pure functions of logits, each a mean over the batch; limits on gradients, and classes that compete.
 
 `counts` `[B]` says which samples a mean is over, all of them by default; where none counts it is zero. A mask and not a
 selection: shapes do not depend on the labels, so that a step can be captured as one graph.
@@ -12,8 +12,6 @@ from typing import Literal, NoReturn
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from prol.engine.similarity import cosine_pairs, unit
 
 
 def mean_over(values: Tensor, counts: Tensor | None) -> Tensor:
@@ -34,36 +32,6 @@ def intra_task(logits: Tensor, columns: Tensor, own: Tensor, counts: Tensor | No
     if counts is not None:
         columns = torch.where(counts, columns, own.int().argmax())  # others have no finite loss of their own
     return mean_over(F.cross_entropy(logits, columns, reduction="none"), counts)
-
-
-def orthogonality(keys: Tensor, old_keys: Tensor, raw: bool = False, counts: Tensor | None = None) -> Tensor:
-    """Mean product of each sample's class key with its matched old key, both `[B, D]`; signed, so it may go below zero.
-
-    Keys are taken at length one unless `raw` (the paper's formula to the letter).
-    """
-    return mean_over((keys * old_keys).sum(-1) if raw else cosine_pairs(keys, old_keys), counts)
-
-
-def generalisation(
-    plain: Tensor, prompted: Tensor, raw: bool = False, off_diagonal: bool = True, counts: Tensor | None = None
-) -> Tensor:
-    """Keeps the prompted feature close to the pre-trained one, coordinate by coordinate; both `[B, D]`.
-
-    With M = UᵀV / B: the mean of (1 - M_jj)² plus the mean of M_jk² over j ≠ k. M itself (D x D) is never formed: its
-    squared norm is the sum of (UUᵀ)(VVᵀ) entries / B², two B x B matrices. Features are at length one unless `raw`.
-    """
-    u, v = (plain, prompted) if raw else (unit(plain), unit(prompted))
-    width = u.shape[1]
-    batch: int | Tensor = len(u)
-    if counts is not None:
-        batch = counts.sum().clamp(min=1)
-        u, v = u * counts.unsqueeze(1), v * counts.unsqueeze(1)
-    diagonal = (u * v).sum(0) / batch
-    loss = (1 - diagonal).square().mean()
-    if off_diagonal:
-        whole = ((u @ u.T) * (v @ v.T)).sum() / batch**2
-        loss = loss + (whole - diagonal.square().sum()) / (width * (width - 1))
-    return loss if counts is None else loss * counts.any()
 
 
 def require_finite(loss: Tensor, steps: int, lr: float) -> None:

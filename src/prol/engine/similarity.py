@@ -61,19 +61,6 @@ def cosine_pairs(a: Tensor, b: Tensor) -> Tensor:
     return (unit(a) * unit(b)).sum(-1)
 
 
-def shared_first_hit_factor(cosine: Tensor, hits: Tensor) -> Tensor:
-    """One factor for a whole batch, as the released code computes it: `[B]`, all entries equal.
-
-    Its value is the cosine of the last sample in `hits` (those whose nearest key is candidate number 0), or zero
-    without any; its gradient reaches the cosine of every hit in full.
-    """
-    place = torch.arange(hits.shape[0], device=hits.device)
-    last = place == torch.where(hits, place, -1).amax()
-    total = (cosine * hits).sum()
-    shared = total + ((cosine * last).sum() - total).detach()
-    return shared.expand_as(cosine)
-
-
 def classmates(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Which samples of class rows `[B]` are of one class, 0 or 1 `[B, B]`, and which come first in theirs, bool `[B]`.
 

@@ -28,8 +28,8 @@ HEAD: Mapping[str, Combine] = {"head.weight": "mean", "head.bias": "mean"}
 
 
 @dataclass(frozen=True)
-class TrainingOptions(TaskOptions, InputOptions):
-    """Options that methods trained by gradients share."""
+class StepOptions(TaskOptions, InputOptions):
+    """Options of a gradient step: its rate, its limit and its input."""
 
     lr: NotNegative = 0.03
     """Nominal learning rate; the effective one is lr x chunk / 256 with lr_scaling."""
@@ -39,8 +39,6 @@ class TrainingOptions(TaskOptions, InputOptions):
     """Configured chunk size: the B of lr x B / 256."""
     clip: Positive | None = None
     """Limit on the joint norm of all gradients; none for no limit."""
-    mask: Mask = "task"
-    """Classes that compete in training: the current task's, those in the chunk, or all known so far."""
     augment: Augment = "crop_flip"
     """Random crops and flips of training images (crop_flip), or none."""
 
@@ -48,6 +46,14 @@ class TrainingOptions(TaskOptions, InputOptions):
     def rate(self) -> float:
         """The effective learning rate."""
         return self.lr * self.chunk / 256 if self.lr_scaling else self.lr
+
+
+@dataclass(frozen=True)
+class TrainingOptions(StepOptions):
+    """Options that methods trained by one cross entropy share."""
+
+    mask: Mask = "task"
+    """Classes that compete in training: the current task's, those in the chunk, or all known so far."""
 
 
 class GradientLearner(Learner):
@@ -59,7 +65,7 @@ class GradientLearner(Learner):
 
     uses_tasks: ClassVar[bool] = True
     encoding: ClassVar[Literal["none", "query", "all"]] = "none"
-    options: TrainingOptions
+    options: StepOptions
     clock: TaskClock
 
     def train_with(self, state: State, lr: float) -> None:
@@ -134,7 +140,7 @@ def descend(
     values: Mapping[str, Tensor],
     parts: Mapping[str, Part],
     adam: Adam,
-    options: TrainingOptions,
+    options: StepOptions,
     norm_lr_factor: float = 1.0,
 ) -> dict[str, Tensor]:
     """One Adam step down values["total"], or none where that is not finite; returns the values and the rate.

@@ -14,17 +14,16 @@ class HardSoft:
     """Each task starts hard. Once the cross entropy of a chunk falls below `threshold` it turns soft until `restart`.
 
     With m steps taken in soft mode a rate is eta_min + (base - eta_min) (1 + cos(pi m / t_max)) / 2, which is periodic.
-    Mode and count live on the device: deciding costs no wait for it, and `soft` and `soft_steps` are read when asked.
+    Mode and count are on the device: a decision does not wait for it. Reading `soft` or `soft_steps` does.
     """
 
-    def __init__(self, threshold: float, t_max: int, state: State, enabled: bool = True) -> None:
-        device = state.device
+    def __init__(self, state: State, threshold: float, t_max: int, enabled: bool = True) -> None:
+        self.threshold, self.t_max, self.enabled = threshold, t_max, enabled
+        self._soft = torch.zeros((), dtype=torch.bool, device=state.device)
+        self._soft_steps = torch.zeros((), dtype=torch.float64, device=state.device)
         pace = state.scope("pace")
         pace.value("soft", read=lambda: self.soft, load=lambda soft: self._soft.fill_(soft))
         pace.value("soft_steps", read=lambda: self.soft_steps, load=lambda steps: self._soft_steps.fill_(steps))
-        self.threshold, self.t_max, self.enabled = threshold, t_max, enabled
-        self._soft = torch.zeros((), dtype=torch.bool, device=device)
-        self._soft_steps = torch.zeros((), dtype=torch.float64, device=device)
 
     @property
     def soft(self) -> bool:
@@ -39,7 +38,7 @@ class HardSoft:
         self._soft_steps.zero_()
 
     def observe(self, cross_entropy: float | Tensor, counts: bool | Tensor = True) -> None:
-        """To be told after the forward pass of each step, and whether that step says how well the task is learnt."""
+        """To be called after each forward pass; `counts` says whether it shows how well the task is learnt."""
         if self.enabled:
             low = torch.as_tensor(cross_entropy < self.threshold, device=self._soft.device)
             self._soft |= low & torch.as_tensor(counts, device=self._soft.device)
@@ -50,5 +49,5 @@ class HardSoft:
         return torch.where(self._soft, cosine, base)
 
     def advance(self, valid: bool | Tensor = True) -> None:
-        """To be told after each optimiser step, and whether it was taken."""
+        """To be called after each optimiser step; `valid` says whether it was taken."""
         self._soft_steps += self._soft & valid

@@ -1,4 +1,4 @@
-"""PROL's loss terms as one function of tensors: what torch's compiler can join into a few operations."""
+"""PROL's loss terms, and all of them as one function of tensors, which torch's compiler joins into few operations."""
 
 from __future__ import annotations
 
@@ -7,12 +7,42 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prol.engine import losses
 from prol.engine.heads import HeadTensors, head_logits
-from prol.engine.similarity import cosine_pairs
+from prol.engine.losses import inter_task, intra_task, mean_over
+from prol.engine.similarity import cosine_pairs, unit
 from prol.methods.prol.options import PROLOptions
 
 TERMS = ("sim", "ort", "gen", "inter", "intra", "ce")
+
+
+def orthogonality(keys: Tensor, old_keys: Tensor, raw: bool = False, counts: Tensor | None = None) -> Tensor:
+    """Mean product of each sample's class key with its matched old key, both `[B, D]`; signed, so it may go below zero.
+
+    Keys are taken at length one unless `raw` (the paper's formula to the letter).
+    """
+    return mean_over((keys * old_keys).sum(-1) if raw else cosine_pairs(keys, old_keys), counts)
+
+
+def generalisation(
+    plain: Tensor, prompted: Tensor, raw: bool = False, off_diagonal: bool = True, counts: Tensor | None = None
+) -> Tensor:
+    """Keeps the prompted feature close to the pre-trained one, coordinate by coordinate; both `[B, D]`.
+
+    With M = UᵀV / B: the mean of (1 - M_jj)² plus the mean of M_jk² over j ≠ k. M itself (D x D) is never formed: its
+    squared norm is the sum of (UUᵀ)(VVᵀ) entries / B², two B x B matrices. Features are at length one unless `raw`.
+    """
+    u, v = (plain, prompted) if raw else (unit(plain), unit(prompted))
+    width = u.shape[1]
+    batch: int | Tensor = len(u)
+    if counts is not None:
+        batch = counts.sum().clamp(min=1)
+        u, v = u * counts.unsqueeze(1), v * counts.unsqueeze(1)
+    diagonal = (u * v).sum(0) / batch
+    loss = (1 - diagonal).square().mean()
+    if off_diagonal:
+        whole = ((u @ u.T) * (v @ v.T)).sum() / batch**2
+        loss = loss + (whole - diagonal.square().sum()) / (width * (width - 1))
+    return loss if counts is None else loss * counts.any()
 
 
 class Judged(NamedTuple):
@@ -45,15 +75,15 @@ def loss_terms(o: PROLOptions, head: HeadTensors, of: Judged) -> tuple[Tensor, T
     logits = head_logits(of.prompted, head)
     zero = logits.new_zeros(())
     values = {"sim": zero, "ort": zero, "gen": zero}
-    values["inter"] = losses.inter_task(logits, of.columns)
-    values["intra"] = losses.intra_task(logits, of.columns, head.columns >= of.first, of.current)
+    values["inter"] = inter_task(logits, of.columns)
+    values["intra"] = intra_task(logits, of.columns, head.columns >= of.first, of.current)
     if o.gen:
-        values["gen"] = losses.generalisation(of.plain, of.prompted, o.gen_raw, o.gen_off_diagonal, of.current)
+        values["gen"] = generalisation(of.plain, of.prompted, o.gen_raw, o.gen_off_diagonal, of.current)
     if of.label_keys is not None:
-        values["sim"] = losses.mean_over(cosine_pairs(of.query, of.label_keys), of.current)
+        values["sim"] = mean_over(cosine_pairs(of.query, of.label_keys), of.current)
     if of.label_keys is not None and of.old_keys is not None:
         old_keys = of.old_keys.detach() if o.ort_detach_old else of.old_keys
-        values["ort"] = losses.orthogonality(of.label_keys, old_keys, o.ort_raw, of.current)
+        values["ort"] = orthogonality(of.label_keys, old_keys, o.ort_raw, of.current)
     values["ce"] = o.intra * values["intra"] + o.inter * values["inter"]
     total = values["ce"] - o.sim * values["sim"] + o.ort * values["ort"] + o.gen * values["gen"]
     return total, torch.stack([values[name].detach() for name in TERMS])

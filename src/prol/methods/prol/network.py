@@ -8,6 +8,7 @@ from torch import Tensor
 from prol.backbones import ViT
 from prol.engine.adam import Part
 from prol.engine.heads import TaskHeads, head_logits
+from prol.methods.gradient import head_parts
 from prol.methods.prol.losses import TERMS, Judged, loss_terms
 from prol.methods.prol.options import PROLOptions
 from prol.methods.prol.prompt_source import (
@@ -19,19 +20,19 @@ from prol.methods.prol.prompt_source import (
     nearest_key,
     nearest_keys_by_task,
 )
-from prol.methods.prompts.training import head_parts
+from prol.state import State
 
 
 class PromptedNetwork:
     """Query pass, choice of prompts, prompted pass, heads and losses; operations of fixed shape on the device alone.
 
     `first`, the current task's first class row, is on the device; whether there are older classes and whether the
-    generator is trained decide which operations there are, and are told by `begin_task`.
+    generator is trained decide which operations there are: `begin_task` sets both.
     """
 
-    def __init__(self, backbone: ViT, options: PROLOptions, random: torch.Generator) -> None:
+    def __init__(self, state: State, backbone: ViT, options: PROLOptions, random: torch.Generator) -> None:
         self.backbone, self.options, self.fast = backbone, options, backbone.acceleration.fast
-        o, device, dtype = options, backbone.device, backbone.dtype
+        o, dtype = options, backbone.dtype
         self.working = backbone.fork("norms" if o.tune_norms else "none")
         shape = PromptShape(
             width=backbone.width,
@@ -46,13 +47,14 @@ class PromptedNetwork:
             factor=o.similarity_factor,
             detach_factor=o.detach_factor,
         )
-        self.source = PromptSource(shape, random, device, dtype)
-        self.heads = TaskHeads(backbone.width, device, dtype, o.thaw_heads)
-        self.first = torch.zeros((), dtype=torch.long, device=device)
+        self.source = PromptSource(state, shape, random, dtype)
+        self.heads = TaskHeads(state, backbone.width, dtype, random, o.thaw_heads)
+        state.tensors("norm", self.working.trained, kind="parameter")
+        self.first = torch.zeros((), dtype=torch.long, device=backbone.device)
         self.has_old_classes, self.trains_generator = False, False
 
     def begin_task(self, number: int, first_row: int) -> None:
-        """Tells which task it is, from 0 on, and where its classes begin."""
+        """The current task, counted from 0, and the row at which its classes begin."""
         self.first.fill_(first_row)
         self.has_old_classes, self.trains_generator = first_row > 0, number == 0
 
@@ -121,7 +123,7 @@ class PromptedNetwork:
         return self.working.encode(tokens, dict(enumerate(prefixes))).feature
 
     def logits(self, feature: Tensor) -> Tensor:
-        """What the heads say of a feature `[B, D]`: `[B, K]`, see `TaskHeads.in_class_order`."""
+        """Logits `[B, K]` of features `[B, D]`, see `TaskHeads.in_class_order`."""
         return self.fast(head_logits)(feature, self.heads.tensors())
 
     def parts(self) -> dict[str, Part]:
@@ -136,7 +138,7 @@ class PromptedNetwork:
         return parts
 
     def features(self, tokens: Tensor, query: Tensor) -> Tensor:
-        """The prompted class feature `[B, D]` that the heads judge, all classes being candidates."""
+        """The prompted class feature `[B, D]` for predictions, where all classes are candidates."""
         chosen = None
         if self.options.keys:
             rows, source = self.fast(nearest_key)(query, self.source.key_table()), self.source

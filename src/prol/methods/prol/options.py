@@ -1,4 +1,4 @@
-"""PROL's dials, its presets, the paper's coefficients by data set, and the rows of the paper's ablation."""
+"""PROL's options, its presets, the paper's coefficients by data set, and the rows of the paper's ablation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prol.backbones import Augment, InputRange
-from prol.options import coerce_options
+from prol.methods.gradient import StepOptions
+from prol.options import Count, NotNegative, coerce_options
 
 Preset = Literal["paper", "released", "literal"]
 Ablation = Literal[
@@ -25,8 +25,8 @@ Ablation = Literal[
 
 
 @dataclass(frozen=True)
-class PROLOptions:
-    """Every dial of PROL; names follow the paper where it has them."""
+class PROLOptions(StepOptions):
+    """Every option of PROL; names follow the paper where it has them."""
 
     preset: Preset = "paper"
     """paper: the method as described; released: the published code with its faults; literal: the text to the letter."""
@@ -34,82 +34,86 @@ class PROLOptions:
     """Data set whose coefficients to take; ImageNet-R's for any that the paper does not have."""
     ablation: Ablation | None = None
     """A row of the paper's ablation table, or one of the rows it lacks."""
-    chunk: int = 10
+    chunk: Count = 10
     """Configured chunk size: the B of lr x B / 256; with preset released also the evaluation batch."""
-    augment: Augment = "crop_flip"
-    input_range: InputRange = "backbone"
-    """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
-    crop_pct: float | None = None
-    """Share of the shorter side that evaluation keeps; the backbone's own by default."""
 
-    lr: float = 0.05
+    lr: NotNegative = 0.05
     """Nominal learning rate; the effective one is lr x chunk / 256 with lr_scaling."""
-    lr_scaling: bool = True
-    norm_lr_factor: float = 0.0005
+    norm_lr_factor: NotNegative = 0.0005
     """Rate of the backbone's LayerNorms from the second task on, as a share of lr."""
-    clip: float | None = None
-    """Limit on the joint length of all gradients."""
 
     intra: float = 1.0
+    """Weight of the cross entropy over the current task's classes."""
     inter: float = 0.03
+    """Weight of the cross entropy over all classes."""
     sim: float = 1.0
+    """Weight of the cosine of queries to their classes' keys."""
     ort: float = 1.0
+    """Weight of the orthogonality of new keys to old ones."""
     gen: float = 0.1
+    """Weight of the generalisation term, which keeps prompted features close to the pre-trained ones."""
 
     hsu: bool = True
+    """The hard-soft update: a constant rate until a task is roughly learnt, then a cosine schedule."""
     threshold: float = 0.8
-    t_max: int = 20
-    eta_min: float = 0.0005
+    """Cross entropy of a chunk below which the update turns soft."""
+    t_max: Count = 20
+    """Soft steps in half a period of the cosine schedule."""
+    eta_min: NotNegative = 0.0005
+    """Lowest rate of the cosine schedule."""
     norm_eta_min: Literal["absolute", "proportional"] = "absolute"
     """Whether the soft schedule's floor is the same for the LayerNorms or scaled like their rate."""
 
     generator: bool = True
+    """Whether prompts are generated from the query; without, no block is prompted."""
     scalers: bool = True
     """Class-wise scalers and shifters; they need keys."""
     keys: bool = True
+    """Class-wise keys, by which scalers are chosen."""
     tune_norms: bool = True
+    """Whether the backbone's LayerNorms are trained."""
 
-    length: int = 5
-    blocks: int = 5
+    length: Count = 5
+    """Positions of a prompt."""
+    blocks: Count = 5
     """Prompted blocks, counted from the first."""
-    eps_a: float = 0.001
-    eps_b: float = 0.0001
+    eps_a: NotNegative = 0.001
+    """How far scalers may be from 1."""
+    eps_b: NotNegative = 0.0001
+    """How far shifters may be from 0."""
     generator_bias: bool = True
+    """Whether the generator's convolutions have a bias."""
     layer_sum: bool = True
     """Each prompted block gets its own prompt plus that of the block before."""
     query: Literal["class_feature", "class_token", "patch_embedding"] = "class_feature"
+    """What of the untouched network is compared with keys and generates prompts."""
     prompt_selection: Literal["nearest", "label"] = "nearest"
     """Which key's scalers a training sample takes; at test always the nearest."""
     similarity_factor: Literal["per_sample", "released", "one", "zero"] = "per_sample"
+    """What prompts are multiplied with: each query's cosine to its key, or as named."""
     detach_factor: bool = False
     """Keeps cross entropy from moving keys through the similarity factor."""
     train_rows: Literal["global", "local"] = "global"
     """local: scaler rows in training are counted within the task, as the released code does."""
 
     ort_raw: bool = False
+    """Orthogonality of keys as they are, not at length one."""
     ort_detach_old: bool = False
+    """Keeps the orthogonality term from moving old keys."""
     gen_raw: bool = False
+    """The generalisation term on features as they are, not at length one."""
     gen_off_diagonal: bool = True
+    """Whether the generalisation term also has products of different coordinates."""
 
     head: Literal["per_task", "growing"] = "per_task"
-    """A LayerNorm + Linear a task with old ones frozen, or a single one that grows and is always trained."""
+    """One LayerNorm + Linear per task with old ones frozen, or a single one that grows and is always trained."""
     thaw_heads: bool = False
-    """Trains the heads of earlier tasks on, instead of freezing them."""
-    task_min_classes: int = 2
-    task_min_steps: int = 50
-    """Without boundaries: classes a task gathers, and steps after which it counts as settled."""
+    """Also trains the heads of earlier tasks, instead of freezing them."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.scalers and not self.keys:
             raise ValueError("scalers=true needs keys=true: scalers are chosen by key; set scalers=false too")
-        for name in ("chunk", "length", "blocks", "t_max", "task_min_classes", "task_min_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("lr", "eta_min", "eps_a", "eps_b", "norm_lr_factor"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
-        if self.clip is not None and self.clip <= 0:
-            raise ValueError(f"clip must be above 0, got {self.clip}; use clip=none to switch it off")
 
 
 _CIFAR = {"inter": 0.001, "threshold": 0.3, "lr": 0.01, "clip": 1.0, "blocks": 7}

@@ -1,21 +1,25 @@
-"""PROL's source of prefixes: the generator, and a key, scalers and shifters for each class."""
+"""PROL's source of prefixes: a small convolution of the query, and a key, scalers and shifters for each class.
+
+Axes: L prompted blocks, 2 for key/value, H heads, l positions, d = D / H.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import Prefix
-from prol.engine.similarity import cosine_pairs, cosine_to_all, inverse_length, shared_first_hit_factor
-from prol.methods.prol.learner import prompts
-from prol.parts.rows import RowTable
+from prol.engine.similarity import cosine_pairs, cosine_to_all, inverse_length
+from prol.state import State, Table
 
 ROOM = 256
-"""Of classes, before buffers double: on a GPU that stops a stream for seconds."""
+"""Rows of classes before buffers double, which stops a stream on a GPU for seconds."""
 
 Factor = Literal["per_sample", "released", "one", "zero"]
 
@@ -83,17 +87,55 @@ def _cosines(query: Tensor, table: KeyTable) -> Tensor:
     return cosine_to_all(query, table.keys, table.inverse_lengths).masked_fill(rows >= table.taken, -torch.inf)
 
 
+def generator_input(query: Tensor, heads: int) -> Tensor:
+    """Every H-th coordinate of the query `[B, D]`, starting at 0: `[B, d]`."""
+    return query[:, ::heads]
+
+
+def sum_with_previous_block(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Generator whose block i yields its own output plus that of block i - 1; `[L, 2, H, 3]` and `[L, 2, H]`."""
+    weight = torch.cat([weight[:1], weight[1:] + weight[:-1]])
+    return weight, None if bias is None else torch.cat([bias[:1], bias[1:] + bias[:-1]])
+
+
+def generate(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """All 2·L·H kernels of width 3 in one convolution of `[B, d]`: `[B, L, 2, H, d]`."""
+    kernels = weight.reshape(-1, 1, 3)
+    out = F.conv1d(inputs.unsqueeze(1), kernels, None if bias is None else bias.reshape(-1), padding=1)
+    return out.view(inputs.shape[0], *weight.shape[:3], -1)
+
+
+def assemble(
+    generated: Tensor, factor: Tensor, scaler: Tensor | None, shifter: Tensor | None, length: int, layer_sum: bool
+) -> Tensor:
+    """Prefixes `[B, L, 2, H, l, d]` from generated values `[B, L, 2, H, d]` and each sample's factor `[B]`.
+
+    With u = factor · generated, position 1 is u and position i is scaler_i · u + shifter_i. `scaler` and `shifter` are
+    `[B, 2, l]` (column 0 unused); without them every position is u. `layer_sum` says that `generated` already holds the
+    sum with the block before, so that from the second block on shifters count twice.
+    """
+    u = (factor.view(-1, 1, 1, 1, 1) * generated).unsqueeze(4)
+    if scaler is None or shifter is None:
+        return u.expand(-1, -1, -1, -1, length, -1)
+    times = torch.ones(generated.shape[1], dtype=u.dtype, device=u.device)
+    if layer_sum:
+        times[1:] = 2
+    scale = scaler[:, None, :, None, 1:, None]
+    shift = shifter[:, None, :, None, 1:, None] * times.view(1, -1, 1, 1, 1, 1)
+    return torch.cat([u, scale * u + shift], dim=4)
+
+
 def make_prefixes(
     shape: PromptShape, query: Tensor, chosen: Chosen | None, generator: Generator, first_candidate: int | Tensor = 0
 ) -> list[Prefix]:
     """Keys and values to put before those of each prompted block."""
     weight, bias = generator.weight, generator.bias if shape.bias else None
     if shape.layer_sum:
-        weight, bias = prompts.sum_with_previous_block(weight, bias)
-    generated = prompts.generate(prompts.generator_input(query, shape.heads), weight, bias)
+        weight, bias = sum_with_previous_block(weight, bias)
+    generated = generate(generator_input(query, shape.heads), weight, bias)
     factor = _factor(shape, query, chosen, first_candidate)
     scaler, shifter = (None, None) if chosen is None else (chosen.scaler, chosen.shifter)
-    prefix = prompts.assemble(generated, factor, scaler, shifter, shape.length, shape.layer_sum)
+    prefix = assemble(generated, factor, scaler, shifter, shape.length, shape.layer_sum)
     return [(block[:, 0], block[:, 1]) for block in prefix.unbind(1)]
 
 
@@ -109,63 +151,59 @@ def _factor(shape: PromptShape, query: Tensor, chosen: Chosen | None, first_cand
     return cosine.detach() if shape.detach_factor else cosine
 
 
+def shared_first_hit_factor(cosine: Tensor, hits: Tensor) -> Tensor:
+    """One factor for a whole batch, as the released code computes it: `[B]`, all entries equal.
+
+    Its value is the cosine of the last sample in `hits` (those whose nearest key is candidate number 0), or zero
+    without any; its gradient reaches the cosine of every hit in full.
+    """
+    place = torch.arange(hits.shape[0], device=hits.device)
+    last = place == torch.where(hits, place, -1).amax()
+    total = (cosine * hits).sum()
+    shared = total + ((cosine * last).sum() - total).detach()
+    return shared.expand_as(cosine)
+
+
 class PromptSource:
-    """Holds the tables that prefixes are made from."""
+    """Declares the tables that prefixes are made from: fresh keys are uniform in (-1, 1), scalers 1, shifters 0."""
 
-    def __init__(self, shape: PromptShape, random: torch.Generator, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, state: State, shape: PromptShape, random: torch.Generator, dtype: torch.dtype) -> None:
         self.shape = shape
-        bound = 1 / math.sqrt(3)
-        kernels = (shape.blocks * shape.generator, 2, shape.heads)
+        source, device = state.scope("source"), state.device
+        bound, kernels = 1 / math.sqrt(3), (shape.blocks * shape.generator, 2, shape.heads)
         weight, bias = _uniform((*kernels, 3), bound, random), _uniform(kernels, bound, random)
-        self.generator = Generator(weight.to(device, dtype), bias[: len(bias) * shape.bias].to(device, dtype))
-        self.keys = RowTable((shape.width * shape.keys,), device, dtype, ROOM)
-        self.scaler = RowTable((2, shape.length * shape.scalers), device, dtype, ROOM)
-        self.shifter = RowTable((2, shape.length * shape.scalers), device, dtype, ROOM)
-        self._lengths = RowTable((1,), device, dtype, ROOM)  # inverse ones, of keys that are rarely moved
+        self.generator = Generator(
+            source.tensor("generator.weight", weight.to(device, dtype), kind="parameter"),
+            source.tensor("generator.bias", bias[: len(bias) * shape.bias].to(device, dtype), kind="parameter"),
+        )
+        by_class = partial(source.table, kind="parameter", dtype=dtype, combine="keep", room=ROOM)
+        width, scaled = shape.width * shape.keys, (2, shape.length * shape.scalers)
+        self.keys = by_class("keys", width, initial=lambda count: _uniform((count, width), 1.0, random))
+        self.scaler = by_class("scaler", scaled, initial=lambda count: torch.ones(count, *scaled))
+        self.shifter = by_class("shifter", scaled)
+        self._lengths = Table((1,), device, dtype, ROOM)  # inverse ones, of keys that are rarely moved
         self._count = torch.zeros((), dtype=torch.long, device=device)
-        self._loads = 0
+        state.on_growth(self._follow_growth)
+        state.on_load(self.renew_lengths)
 
-    def add_classes(self, count: int, random: torch.Generator) -> None:
-        """New rows: keys uniform in (-1, 1), scalers 1, shifters 0."""
-        shape = self.shape
-        self.keys.append(_uniform((count, shape.width * shape.keys), 1.0, random))
-        self.scaler.append(torch.ones(count, 2, shape.length * shape.scalers))
-        self.shifter.append(torch.zeros(count, 2, shape.length * shape.scalers))
-        self._lengths.append(inverse_length(self.keys.rows[-count:]))
+    def _follow_growth(self, count: int) -> None:
+        self._lengths.append(inverse_length(self.keys.rows[self.keys.count - count :]))
         self._count.fill_(self.keys.count)
 
     def renew_lengths(self, rows: Tensor | None = None) -> None:
-        """To be called when keys were moved, all or those of some rows `[R]`."""
+        """To be called when keys have changed, all or those of some rows `[R]`."""
         if rows is None:
             self._lengths.replace(inverse_length(self.keys.rows))
+            self._count.fill_(self.keys.count)
         else:
             self._lengths.buffer[rows] = inverse_length(self.keys.buffer[rows])
 
     def layout(self) -> tuple[int, ...]:
-        """Changes whenever a buffer moves: what was captured before is of no use then."""
-        return (self.keys.moves, self.scaler.moves, self.shifter.moves, self._lengths.moves, self._loads)
+        """Changes whenever a buffer moves, which invalidates captured steps."""
+        return (self.keys.moves, self.scaler.moves, self.shifter.moves, self._lengths.moves)
 
     def key_table(self) -> KeyTable:
         return KeyTable(self.keys.buffer, self._lengths.buffer, self._count)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything learnt, by name, as views."""
-        return {
-            "generator.weight": self.generator.weight,
-            "generator.bias": self.generator.bias,
-            "keys": self.keys.rows,
-            "scaler": self.scaler.rows,
-            "shifter": self.shifter.rows,
-        }
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        weight, bias = (tensors[f"generator.{name}"].to(self.keys.buffer) for name in ("weight", "bias"))
-        self.generator = Generator(weight, bias)
-        self._loads += 1
-        for name, table in (("keys", self.keys), ("scaler", self.scaler), ("shifter", self.shifter)):
-            table.replace(tensors[name])
-        self.renew_lengths()
-        self._count.fill_(self.keys.count)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, random: torch.Generator) -> Tensor:

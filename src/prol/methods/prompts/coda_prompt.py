@@ -1,56 +1,50 @@
-"""CODA-Prompt: each image's prefix is a mixture of components, and each task adds components of its own."""
+"""CODA-Prompt: each image's prefix is a mixture of components, and each task adds its own components."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, Pixels, ViT, evaluation_input, require_vit
-from prol.class_rows import AGAINST_IT, AVERAGED, LINEAR_HEAD, Contents
+from prol.backbones import Pixels, ViT, require_vit
+from prol.class_rows import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
-from prol.engine.step import FastStep
-from prol.engine.tasks import TaskClock
-from prol.labels import Label
-from prol.learner import Amount, Footprint, State
+from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, leaves, tokens_and_query
 from prol.methods.prompts.prefixes import by_block, component_weights, mixed, orthogonality_gap, orthonormal_rows
-from prol.methods.prompts.training import PromptOptions, QueryLearner, descend, head_parts
-from prol.parts.packing import packed, unpacked
-from prol.parts.rows import RowTable
+from prol.methods.prompts.training import PromptOptions
+from prol.options import Count, NotNegative, Positive, Whole
+from prol.state import State
 
 
 @dataclass(frozen=True)
 class CODAPromptOptions(PromptOptions):
-    """Dials of CODA-Prompt."""
+    """Options of CODA-Prompt."""
 
-    components: int = 10
-    """New ones for each task; those of earlier tasks are frozen."""
-    length: int = 8
+    components: Count = 10
+    """New components per task; those of earlier tasks are frozen."""
+    length: Whole = 8
     """Positions of a component: the first half goes before the keys, the second before the values."""
-    blocks: int = 5
+    blocks: Whole = 5
     """Prompted blocks, counted from the first."""
-    orthogonality: float = 0.0
-    """Weight of the penalty on components, keys and attention vectors that are not at right angles."""
-    clip: float | None = None
+    orthogonality: NotNegative = 0.0
+    """Weight of the penalty on components, keys and attention vectors that are not orthonormal."""
+    clip: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_at_least(1, "components")
-        self.require_at_least(0, "length", "blocks")
-        self.require_weights("orthogonality")
         if self.length % 2:
             raise ValueError(f"length must be even, half for keys and half for values, got {self.length}")
 
 
-class CODAPrompt(QueryLearner):
+class CODAPrompt(GradientLearner):
     """Decomposed attention: prefix = sum over components j of cos(q * A_j, K_j) P_j, in each prompted block.
 
-    q is the class feature of the untouched network. Nothing is chosen, so that everything learns from one cross
+    q is the class feature of the untouched network. Nothing is selected, so that everything learns from one cross
     entropy: attention vectors A, keys K and components P of the current task, and one head over all classes.
     """
 
@@ -60,30 +54,32 @@ class CODAPrompt(QueryLearner):
         "Smith et al., CODA-Prompt: COntinual Decomposed Attention-based Prompting for Rehearsal-Free Continual "
         "Learning, CVPR 2023"
     )
+    encoding: ClassVar[Literal["none", "query", "all"]] = "query"
     Options: ClassVar[type] = CODAPromptOptions
-    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
-    fixed = "part"
     options: CODAPromptOptions
     backbone: ViT
 
-    def __init__(self, backbone: Backbone, options: CODAPromptOptions, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        o, device, dtype = options, backbone.device, backbone.dtype
-        heads = require_vit(self.name, backbone, o.blocks).heads
-        self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
-        prefix = (o.blocks, 2, heads, o.length // 2, backbone.width // heads)
-        self.tables = {
-            "prompts": RowTable(prefix, device, dtype),
-            "keys": RowTable((o.blocks, backbone.width), device, dtype),
-            "attention": RowTable((o.blocks, backbone.width), device, dtype),
+    def build(self, state: State) -> None:
+        o = self.options
+        b = require_vit(self.name, self.backbone, o.blocks)
+        shapes: dict[str, tuple[int, ...]] = {
+            "prompts": (o.blocks, 2, b.heads, o.length // 2, b.width // b.heads),
+            "keys": (o.blocks, b.width),
+            "attention": (o.blocks, b.width),
         }
-        self.head = LinearHead(backbone.width, device, dtype)
-        self.adam = Adam(backbone.device)
-        self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, self._see, self.backbone.acceleration.captured, options.lr)
+        components = state.scope("components")
+        self.tables = {
+            name: components.table(name, shape, kind="parameter", dtype=b.dtype, combine=None, grows=False)
+            for name, shape in shapes.items()
+        }
+        self.head = LinearHead(state.scope("head"), b.width, b.dtype)
+        self.adam = Adam(state, per_class=HEAD)
+        shared = "the components, keys and attention vectors of its task were trained with it"
+        state.trace(removed=AGAINST_IT, merged=AVERAGED)
+        state.trace(removed=shared, merged=shared)
+        self.train_with(state, o.lr)
 
-    def _start_task(self) -> None:
-        self.clock.begin(len(self.classes))
+    def start_task(self) -> None:
         self.adam.reset()
         for table in self.tables.values():
             old, count = table.rows, self.options.components
@@ -91,16 +87,15 @@ class CODAPrompt(QueryLearner):
             flat = torch.stack(fresh, dim=1) if fresh else old.new_zeros(count, 0)
             table.append(flat.view(count, *old.shape[1:]))
 
-    def _register(self, names: list[Label]) -> None:
-        super()._register(names)
-        self.head.append(len(names), self.random)
+    def layout(self) -> tuple[Hashable, ...]:
+        return (*super().layout(), self.adam.moves)
 
-    def _layout(self) -> tuple[Hashable, ...]:
-        return (*super()._layout(), self.adam.moves)
+    def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
+        return tokens_and_query(self.backbone, self.rendered(*staged))
 
-    def _one_step(self, tokens: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def one_step(self, tokens: Tensor, query: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
-        parts = self._parts()
+        parts = self._trained()
         components = {name: self._with_frozen(name, parts[name]) for name in self.tables}
         logits = self.head.logits(self._prompted(tokens, query, components), head_parts(parts))
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
@@ -111,7 +106,7 @@ class CODAPrompt(QueryLearner):
         values["total"] = values["ce"] + o.orthogonality * values["orthogonality"]
         return descend(values, parts, self.adam, o)
 
-    def _parts(self) -> dict[str, Part]:
+    def _trained(self) -> dict[str, Part]:
         """What the current task trains: its own components, and the head."""
         count = self.tables["keys"].count
         own = torch.arange(max(0, count - self.options.components), count, device=self.backbone.device)
@@ -127,46 +122,19 @@ class CODAPrompt(QueryLearner):
         weights = component_weights(query, components["attention"], components["keys"])
         return self.backbone.encode(tokens, by_block(mixed(weights, components["prompts"]))).feature
 
-    def _fixed(self, pixels: Pixels) -> Tensor:
-        return self.backbone.features(self._evaluation_input(pixels))
+    def encode(self, inputs: Tensor) -> Tensor:
+        return self.backbone.features(inputs)
 
-    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:
-        tokens = self.backbone.embed(self._evaluation_input(pixels))
-        query = self.backbone.encode(tokens).feature if fixed is None else fixed
+    def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
+        tokens = self.backbone.embed(self.evaluation_input(pixels))
+        query = self.backbone.encode(tokens).feature if encoded is None else encoded
         components = {name: table.rows for name, table in self.tables.items()}
         return self.head.logits(self._prompted(tokens, query, components))
 
-    def _evaluation_input(self, pixels: Pixels) -> Tensor:
-        return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-
-    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
-        mixed = "the components, keys and attention vectors of its task were trained with it"
-        return Contents(LINEAR_HEAD, traces=(AGAINST_IT, mixed), merged=(AVERAGED, mixed))
-
-    def footprint(self) -> Footprint:
-        head = [table.rows for table in self.head.tables().values()]
-        stored = Amount.of(*(table.rows for table in self.tables.values()), *head)
-        trained = Amount.of(*(part.leaf for part in self._parts().values()))
-        return Footprint(trained, stored, Amount(0, 0), Amount(0, 0))
+    def trained_tensors(self) -> list[Tensor]:
+        return list(leaves(self._trained()).values())
 
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:
         component = sum(table.rows.shape[1:].numel() for table in self.tables.values())
         total = tasks * self.options.components * component + classes * (self.backbone.width + 1)
         return {"components of all tasks and the head of all classes": total}
-
-    def _state(self) -> State:
-        moments, adam = self.adam.state()
-        tensors = packed(
-            components={name: table.rows for name, table in self.tables.items()},
-            head={name: table.rows for name, table in self.head.tables().items()},
-            adam=moments,
-        )
-        return tensors, {"adam": adam, "clock": asdict(self.clock), "last": dict(self.report())}
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        for name, table in self.tables.items():
-            table.replace(unpacked("components", tensors)[name])
-        self.head.load(unpacked("head", tensors))
-        self.adam.load_state(unpacked("adam", tensors), meta["adam"])
-        self.clock = TaskClock(**meta["clock"])
-        self._take_step.restore(meta["last"])

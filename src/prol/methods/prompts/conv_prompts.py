@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from prol.backbones import Additions, Prefix
 from prol.engine.adam import Part
 from prol.engine.similarity import cosine_to_all
 from prol.methods.prompts.prefixes import orthonormal_rows
-from prol.parts.rows import RowTable
+from prol.state import State, Table
 
 KERNEL = 17
 _SHARED = ("base", "matcher.in.weight", "matcher.in.bias", "matcher.out.weight", "matcher.out.bias")
@@ -26,7 +27,7 @@ def generated(base: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """What each generator makes of each base map, `[L, 2, H, J, l, d]`; the images have no part in it.
 
     `base` `[L, 2, H, l + 16, d + 16]`, `weight` `[J, L, 2, H, 17, 17]`, `bias` `[J, L, 2, H]`. A convolution without
-    padding, one group a map, as a matrix product: its gradients are the same from run to run on every device.
+    padding, one group per map, as a matrix product: its gradients are the same from run to run on every device.
     """
     count, maps = len(weight), base.shape[:3]
     rows, columns = (side - KERNEL + 1 for side in base.shape[3:])
@@ -67,7 +68,7 @@ def generators_by_likeness(sums: Tensor, counts: Tensor, first_row: int, most: i
 
     ceil((1 - s) most), where s is the mean over the task's classes, from `first_row` on, of the best cosine of their
     mean feature to that of an earlier class. `sums` `[C, D]` and `counts` `[C]`; the mean of all samples is taken off
-    first, because raw features of a ViT are all alike. Classes announced but not seen do not count.
+    first, because raw features of a ViT are all alike. Announced classes without images do not count.
     """
     means = sums / counts.clamp(min=1).unsqueeze(1) - sums.sum(0) / counts.sum().clamp(min=1)
     old, new = means[:first_row][counts[:first_row] > 0], means[first_row:][counts[first_row:] > 0]
@@ -78,40 +79,55 @@ def generators_by_likeness(sums: Tensor, counts: Tensor, first_row: int, most: i
 
 
 class ConvPrompts:
-    """Base maps and the matcher, shared by all tasks; generators and keys, which are the tasks' own.
+    """Base maps and the matcher, shared by all tasks; generators and keys, which belong to single tasks.
 
     `shared` are the tensors that every task trains; `anchor` is what they were when the task began, empty in the first.
     """
 
     def __init__(
         self,
+        state: State,
         width: int,
         heads: int,
         blocks: int,
         length: int,
         random: torch.Generator,
-        device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self.blocks, margin = blocks, KERNEL - 1
+        self._state = source = state.scope("source")
         shapes: list[tuple[int, ...]] = [(blocks, 2, heads, length + margin, width // heads + margin)]
         shapes += [(width // 2, width), (width // 2,), (width // 4, width // 2), (width // 4,)]
         # Maps in (-1, 1); the matcher as linear layers usually begin, by the number of inputs.
         bounds = [1.0, *[width**-0.5] * 2, *[(width // 2) ** -0.5] * 2]
-        self.shared = {
-            name: torch.empty(shape).uniform_(-bound, bound, generator=random).to(device, dtype)
-            for name, shape, bound in zip(_SHARED, shapes, bounds, strict=True)
-        }
+        self.shared: dict[str, Tensor] = {}
+        for name, shape, bound in zip(_SHARED, shapes, bounds, strict=True):
+            drawn = torch.empty(shape).uniform_(-bound, bound, generator=random).to(state.device, dtype)
+            self.shared[name] = source.tensor(name, drawn, kind="parameter")
+        by_task = partial(source.table, kind="parameter", dtype=dtype, combine=None, grows=False)
+        self.weight = by_task("generator.weight", (blocks, 2, heads, KERNEL, KERNEL))
+        self.bias = by_task("generator.bias", (blocks, 2, heads))
+        self.keys = by_task("keys", width // 4)
         self.anchor: dict[str, Tensor] = {}
-        self.weight = RowTable((blocks, 2, heads, KERNEL, KERNEL), device, dtype)
-        self.bias = RowTable((blocks, 2, heads), device, dtype)
-        self.keys = RowTable((width // 4,), device, dtype)
+        for name in _SHARED:
+            read, load = partial(self._read_anchor, name), partial(self._load_anchor, name)
+            source.group(f"anchor.{name}", read, load, kind="parameter")
         self.frozen = 0
+        state.value("frozen", self)
+
+    def _read_anchor(self, name: str) -> dict[str, Tensor]:
+        return {"": self.anchor[name]} if name in self.anchor else {}
+
+    def _load_anchor(self, name: str, saved: Mapping[str, Tensor]) -> None:
+        self.anchor.pop(name, None)
+        if saved:
+            self.anchor[name] = saved[""].to(self.keys.buffer)
 
     def begin_task(self, first: bool) -> None:
         """Freezes the generators there are, and remembers the shared tensors."""
         self.frozen = self.keys.count
         if not first:
+            self._state.overwrites(*(f"anchor.{name}" for name in _SHARED))
             self.anchor = {name: tensor.clone() for name, tensor in self.shared.items()}
 
     def add_generators(self, count: int, random: torch.Generator) -> None:
@@ -146,17 +162,5 @@ class ConvPrompts:
         moved = [(live[name].leaf - tensor).abs().sum() for name, tensor in self.anchor.items()]
         return torch.stack(moved).sum() if moved else self.keys.rows.new_zeros(())
 
-    def tables(self) -> dict[str, RowTable]:
+    def tables(self) -> dict[str, Table]:
         return {"generator.weight": self.weight, "generator.bias": self.bias, "keys": self.keys}
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything kept, by name, as views."""
-        rows = {name: table.rows for name, table in self.tables().items()}
-        return self.shared | rows | {f"anchor.{name}": tensor for name, tensor in self.anchor.items()}
-
-    def load(self, tensors: Mapping[str, Tensor], frozen: int) -> None:
-        kind, self.frozen = self.keys.rows, frozen
-        self.shared = {name: tensors[name].to(kind) for name in _SHARED}
-        self.anchor = {name: tensors[f"anchor.{name}"].to(kind) for name in _SHARED if f"anchor.{name}" in tensors}
-        for name, table in self.tables().items():
-            table.replace(tensors[name])

@@ -3,56 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, Pixels, ViT, evaluation_input, require_vit
-from prol.class_rows import AGAINST_IT, KEPT_ROW, TASK_HEADS, Contents
+from prol.backbones import Pixels, ViT, require_vit
+from prol.backbones.upload import upload
 from prol.engine.adam import Adam, Part
-from prol.engine.captured import FrozenPass
 from prol.engine.heads import TaskHeads
 from prol.engine.losses import allowed_classes, masked_cross_entropy
-from prol.engine.step import FastStep, Kept
-from prol.engine.tasks import TaskClock
-from prol.labels import Label
-from prol.learner import Amount, Footprint, State
-from prol.methods.gradient import SteppedLearner
+from prol.engine.step import Remembered
+from prol.methods.gradient import GradientLearner, descend, head_parts
 from prol.methods.prompts.conv_prompts import ConvPrompts, generators_by_likeness
-from prol.methods.prompts.training import PromptOptions, descend, head_parts
-from prol.parts.packing import packed, unpacked
-from prol.parts.rows import RowTable
+from prol.methods.prompts.training import PromptOptions
+from prol.options import Count, NotNegative, Positive, Whole
+from prol.state import Amount, State
 
 
 @dataclass(frozen=True)
 class ConvPromptOptions(PromptOptions):
-    """Dials of ConvPrompt."""
+    """Options of ConvPrompt."""
 
-    lr: float = 0.05
-    clip: float | None = None
-    blocks: int = 5
+    lr: NotNegative = 0.05
+    clip: Positive | None = None
+    blocks: Whole = 5
     """Prompted blocks, counted from the first."""
-    length: int = 5
+    length: Count = 5
+    """Positions of a prefix."""
     generators: Literal["constant", "auto"] = "constant"
     """How many generators a task gets: by `schedule`, or by how unlike its classes are to those before."""
     schedule: str = "5,2"
     """Generators of the first, second, ... task; the last number holds for all later ones. auto reads the first."""
-    auto_chunks: int = 5
+    auto_chunks: Count = 5
     """Chunks of a task that auto looks at before it adds generators."""
-    drift: float = 0.01
+    drift: NotNegative = 0.01
     """Weight of the distance (sum of absolute values) that base maps and matcher move within a task."""
     train_keys: bool = False
-    """The published code never trains keys, by an oversight."""
-    norm_lr_factor: float = 0.005
+    """Whether keys are trained; the published code never does, by an oversight."""
+    norm_lr_factor: NotNegative = 0.005
     """Rate of the backbone's LayerNorms from the second task on, as a share of lr."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_at_least(0, "blocks")
-        self.require_at_least(1, "length", "auto_chunks")
-        self.require_weights("drift", "norm_lr_factor")
         numbers = self.schedule.split(",")
         if not all(number.strip().isdecimal() for number in numbers) or int(numbers[0]) < 1:
             raise ValueError(
@@ -65,7 +59,7 @@ class ConvPromptOptions(PromptOptions):
         return numbers[min(task, len(numbers) - 1)]
 
 
-class ConvPrompt(SteppedLearner):
+class ConvPrompt(GradientLearner):
     """Prefixes are mixtures of what small convolutions make of maps that all tasks share.
 
     The weights of a mixture come from the class token that enters a block, so no second pass is needed. Each task adds
@@ -78,59 +72,48 @@ class ConvPrompt(SteppedLearner):
         "Roy et al., Convolutional Prompting meets Language Models for Continual Learning, CVPR 2024; no descriptors"
     )
     Options: ClassVar[type] = ConvPromptOptions
-    only_grow: ClassVar[tuple[str, ...]] = ("head/weight", "head/bias")
     options: ConvPromptOptions
     backbone: ViT
 
-    def __init__(self, backbone: Backbone, options: ConvPromptOptions, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        o, device, dtype, width = options, backbone.device, backbone.dtype, backbone.width
-        vit = require_vit(self.name, backbone, o.blocks)
-        self.preprocessing = backbone.preprocessing.overridden(o.input_range, o.crop_pct)
-        self.working = vit.fork("norms")
-        self._look = FrozenPass(vit.features, vit.acceleration.captured)
-        self.source = ConvPrompts(width, vit.heads, o.blocks, o.length, self.random, device, dtype)
-        self.heads = TaskHeads(width, device, dtype)
-        # What auto looks at; without it the tables stay empty.
-        self.sums = RowTable((width,), device, torch.float64)
-        self.counts = RowTable((), device, torch.float64)
-        self.adam = Adam(backbone.device)
-        self.clock = TaskClock(o.task_min_classes, o.task_min_steps)
-        self._take_step = FastStep(self._one_step, self._see, vit.acceleration.captured, options.lr)
+    def build(self, state: State) -> None:
+        o = self.options
+        b = require_vit(self.name, self.backbone, o.blocks)
+        self.working = b.fork("norms")
+        self.source = ConvPrompts(state, b.width, b.heads, o.blocks, o.length, self.random, b.dtype)
+        self.heads = TaskHeads(state, b.width, b.dtype, self.random)
+        state.tensors("norm", self.working.trained, kind="parameter")
+        # What auto looks at; otherwise the tables stay empty.
+        seen, auto = state.scope("seen"), o.generators == "auto"
+        self.sums = seen.table("sums", b.width, kind="statistic", dtype=torch.float64, grows=auto)
+        self.counts = seen.table("counts", kind="statistic", dtype=torch.float64, grows=auto)
+        self.adam = Adam(state, per_class={"head.weight": "keep", "head.bias": "keep"})
+        shared = "the generators of its task, the maps and the LayerNorms that all share were trained with it"
+        state.trace(removed=shared, merged=shared)
+        self.train_with(state, o.lr)
 
-    # Classes and tasks
+    # Learning
 
-    def _start_task(self) -> None:
-        self.clock.begin(len(self.classes))
+    def start_task(self) -> None:
         self.adam.reset()
         self.heads.begin_head()
         self.source.begin_task(first=self.clock.number == 0)
         if self.clock.number == 0 or self.options.generators == "constant":
             self.source.add_generators(self.options.scheduled(self.clock.number), self.random)
 
-    def _register(self, names: list[Label]) -> None:
-        super()._register(names)
-        self.heads.append(len(names), self.random)
+    def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
+        staged, rows = Remembered(self.staged(pixels)), upload(rows, self.backbone.device)
+        self.step(staged, rows)
         if self.options.generators == "auto":
-            self.sums.append(torch.zeros(len(names), self.backbone.width))
-            self.counts.append(torch.zeros(len(names)))
+            self._look_at(self.rendered(*staged.made), rows)
 
-    # One step
+    def layout(self) -> tuple[Hashable, ...]:
+        return (*super().layout(), self.adam.moves)
 
-    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        staged = Kept(self._staged(pixels))
-        self._step(staged, rows)
-        if self.options.generators == "auto":
-            self._look_at(self._rendered(*staged.made), rows)
-
-    def _layout(self) -> tuple[Hashable, ...]:
-        return (*super()._layout(), self.source.keys.count, self.adam.moves)
-
-    def _one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options
         with torch.no_grad():
             tokens = self.backbone.embed(inputs)
-        parts = self._parts()
+        parts = self._trained()
         feature = self.working.encode(tokens, additions=self.source.additions(parts)).feature
         logits = self.heads.logits(feature, head_parts(parts))
         allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
@@ -141,7 +124,7 @@ class ConvPrompt(SteppedLearner):
             "generators": generators
         }
 
-    def _parts(self) -> dict[str, Part]:
+    def _trained(self) -> dict[str, Part]:
         """What the current task trains: shared maps and matcher, its generators, its head, and the LayerNorms."""
         parts = self.source.trained(self.options.train_keys)
         parts |= {f"head.{name}": part for name, part in self.heads.trained().items()}
@@ -149,41 +132,26 @@ class ConvPrompt(SteppedLearner):
 
     @torch.no_grad()
     def _look_at(self, inputs: Tensor, rows: Tensor) -> None:
-        """Keeps class means of the untouched network's features, and adds the task's generators when it is time."""
-        self.sums.rows.index_add_(0, rows, self._look(inputs).double())
-        self.counts.rows.index_add_(0, rows, torch.ones_like(rows, dtype=torch.float64))
+        """Adds features of the untouched network to class sums, and the task's generators when it is time."""
+        self.stored.overwrites("seen")
+        self.sums.add(rows, self.look(inputs).double())
+        self.counts.add(rows, torch.ones_like(rows, dtype=torch.float64))
         if self.clock.number > 0 and self.clock.steps == self.options.auto_chunks:
             most, first_row = self.options.scheduled(0), self.clock.first_row
             count = generators_by_likeness(self.sums.rows, self.counts.rows, first_row, most)
             self.source.add_generators(count, self.random)
 
-    # Answering, saving, counting
+    # Predicting and counting
 
-    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        tokens = self.backbone.embed(inputs)
-        feature = self.working.encode(tokens, additions=self.source.additions()).feature
-        return self.heads.logits(feature)
+    def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
+        tokens = self.backbone.embed(self.evaluation_input(pixels))
+        return self.heads.logits(self.working.encode(tokens, additions=self.source.additions()).feature)
 
-    def contents(self, row: int | None = None) -> Contents:  # noqa: ARG002
-        mixed = "the generators of its task, the maps and the LayerNorms that all share were trained with it"
-        firsts = self.heads.first_rows
-        return Contents(
-            {**TASK_HEADS, "seen/*": "sum"},
-            statistics=("seen/*",),
-            traces=(AGAINST_IT, mixed),
-            merged=(KEPT_ROW, mixed),
-            first_moment=firsts[-1] if firsts else 0,
-        )
-
-    def footprint(self) -> Footprint:
-        trained = []
-        if self.heads.first_rows:
-            others = [part.leaf for name, part in self._parts().items() if not name.startswith("head.")]
-            trained = [*self.heads.live_tensors(), *others]
-        heads = [table.rows for table in self.heads.tables().values()]
-        stored = Amount.of(*self.source.tensors().values(), *heads, *self.working.trained().values())
-        return Footprint(Amount.of(*trained), stored, Amount.of(self.sums.rows, self.counts.rows), Amount(0, 0))
+    def trained_tensors(self) -> list[Tensor]:
+        if not self.heads.first_rows:
+            return []
+        others = [part.leaf for name, part in self._trained().items() if not name.startswith("head.")]
+        return [*self.heads.live_tensors(), *others]
 
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:
         """Nothing for auto, where the number of generators depends on the images."""
@@ -196,27 +164,3 @@ class ConvPrompt(SteppedLearner):
         keys = tasks * o.scheduled(0) * (width // 4)
         total = shared + generators + keys + classes * (width + 1)
         return {"keys for as many generators in every task as in the first, heads without their LayerNorms": total}
-
-    def _state(self) -> State:
-        moments, adam = self.adam.state()
-        tensors = packed(
-            source=self.source.tensors(),
-            head={name: table.rows for name, table in self.heads.tables().items()},
-            norm=self.working.trained(),
-            seen={"sums": self.sums.rows, "counts": self.counts.rows},
-            adam=moments,
-        )
-        meta = {"adam": adam, "clock": asdict(self.clock), "first_rows": list(self.heads.first_rows)}
-        return tensors, meta | {"frozen": self.source.frozen, "last": dict(self.report())}
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self.source.load(unpacked("source", tensors), meta["frozen"])
-        self.heads.load(unpacked("head", tensors), meta["first_rows"])
-        with torch.no_grad():
-            for name, tensor in unpacked("norm", tensors).items():
-                self.working.trained()[name].copy_(tensor)
-        self.sums.replace(tensors["seen/sums"])
-        self.counts.replace(tensors["seen/counts"])
-        self.adam.load_state(unpacked("adam", tensors), meta["adam"])
-        self.clock = TaskClock(**meta["clock"])
-        self._take_step.restore(meta["last"])

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from prol.methods.prol.hard_soft import HardSoft
+from prol.state import State
 
 
 def torch_rates(base: float, eta_min: float, t_max: int, steps: int) -> list[float]:
@@ -25,7 +26,7 @@ def torch_rates(base: float, eta_min: float, t_max: int, steps: int) -> list[flo
 
 @pytest.mark.parametrize(("base", "eta_min", "t_max"), [(0.002, 0.0005, 20), (0.01, 0.002, 3), (9.8e-7, 5e-4, 20)])
 def test_soft_rates_are_torchs_cosine_annealing_over_several_periods(base: float, eta_min: float, t_max: int) -> None:
-    pace, rates = HardSoft(threshold=0.8, t_max=t_max), []
+    pace, rates = HardSoft(State(), threshold=0.8, t_max=t_max), []
     for _ in range(5 * t_max):
         pace.observe(0.1)
         rates.append(float(pace.rate(base, eta_min)))
@@ -34,7 +35,7 @@ def test_soft_rates_are_torchs_cosine_annealing_over_several_periods(base: float
 
 
 def test_the_rate_is_constant_while_hard() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20)
+    pace = HardSoft(State(), threshold=0.8, t_max=20)
     for _ in range(50):
         pace.observe(0.8)
         assert pace.rate(0.002, 0.0005) == 0.002
@@ -43,7 +44,7 @@ def test_the_rate_is_constant_while_hard() -> None:
 
 
 def test_the_switching_step_has_the_full_rate_and_already_advances_the_schedule() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20)
+    pace = HardSoft(State(), threshold=0.8, t_max=20)
     pace.observe(0.79)
     assert pace.soft
     assert pace.rate(0.002, 0.0005) == 0.002
@@ -52,7 +53,7 @@ def test_the_switching_step_has_the_full_rate_and_already_advances_the_schedule(
 
 
 def test_soft_is_for_good_until_a_restart() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20)
+    pace = HardSoft(State(), threshold=0.8, t_max=20)
     pace.observe(0.5)
     pace.advance()
     pace.observe(100.0)
@@ -65,7 +66,7 @@ def test_soft_is_for_good_until_a_restart() -> None:
 
 
 def test_steps_taken_while_hard_do_not_count() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20)
+    pace = HardSoft(State(), threshold=0.8, t_max=20)
     for _ in range(10):
         pace.observe(2.0)
         pace.advance()
@@ -74,14 +75,14 @@ def test_steps_taken_while_hard_do_not_count() -> None:
 
 
 def test_switched_off_it_stays_hard() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20, enabled=False)
+    pace = HardSoft(State(), threshold=0.8, t_max=20, enabled=False)
     pace.observe(0.0)
     pace.advance()
     assert (pace.soft, float(pace.rate(0.002, 0.0005))) == (False, 0.002)
 
 
 def test_the_same_floor_lifts_a_rate_that_lies_below_it() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20)
+    pace = HardSoft(State(), threshold=0.8, t_max=20)
     pace.observe(0.1)
     for _ in range(20):
         pace.advance()
@@ -89,7 +90,7 @@ def test_the_same_floor_lifts_a_rate_that_lies_below_it() -> None:
 
 
 def test_a_step_that_does_not_count_leaves_it_hard() -> None:
-    pace = HardSoft(threshold=0.8, t_max=20)
+    pace = HardSoft(State(), threshold=0.8, t_max=20)
     pace.observe(torch.tensor(0.1), counts=torch.tensor(False))
     assert not pace.soft
     pace.observe(torch.tensor(0.1), counts=torch.tensor(True))
@@ -97,9 +98,11 @@ def test_a_step_that_does_not_count_leaves_it_hard() -> None:
 
 
 def test_a_state_is_taken_over() -> None:
-    pace, other = HardSoft(threshold=0.8, t_max=20), HardSoft(threshold=0.8, t_max=20)
+    state, other_state = State(), State()
+    pace, other = (HardSoft(one, threshold=0.8, t_max=20) for one in (state, other_state))
     pace.observe(0.1)
     pace.advance()
-    other.load_state(pace.state())
+    assert state.saved_values() == {"pace": {"soft": True, "soft_steps": 1}}
+    other_state.load({}, state.saved_values(), 0)
     assert (other.soft, other.soft_steps) == (True, 1)
     assert torch.equal(other.rate(0.002, 0.0005), pace.rate(0.002, 0.0005))

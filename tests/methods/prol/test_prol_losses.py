@@ -1,17 +1,17 @@
-"""The five losses against the golden ones and their definitions; the clip against torch's."""
+"""PROL's five losses against the golden ones and their definitions."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from golden_files import golden
-from prol.engine import losses
+from prol.engine.losses import inter_task, intra_task
 from prol.engine.similarity import cosine_pairs, cosine_to_all, unit
+from prol.methods.prol import losses
 
 DTYPES = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=["float64", "float32"]
@@ -30,8 +30,8 @@ def terms(file: dict[str, Tensor]) -> dict[str, Tensor]:
     diagonal = losses.generalisation(plain, prompted, off_diagonal=False)
     raw_diagonal = losses.generalisation(plain, prompted, raw=True, off_diagonal=False)
     return {
-        "L_inter": losses.inter_task(file["logits"], file["labels"]),
-        "L_intra": losses.intra_task(file["logits"], file["labels"], torch.arange(file["logits"].shape[1]) >= first),
+        "L_inter": inter_task(file["logits"], file["labels"]),
+        "L_intra": intra_task(file["logits"], file["labels"], torch.arange(file["logits"].shape[1]) >= first),
         "L_sim": -cosine_pairs(plain, keys[file["labels"]]).mean(),
         "ort_old_class": old,
         "L_ort": losses.orthogonality(keys[file["labels"]], keys[old]),
@@ -127,17 +127,6 @@ def test_orthogonality_is_signed_and_moves_both_keys() -> None:
     assert all(gradient.abs().max() > 0 for gradient in gradients)
 
 
-def test_intra_task_ignores_the_logits_of_older_tasks() -> None:
-    logits = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
-    rows = torch.tensor([4, 5, 4])
-    changed = logits.clone()
-    changed[:, :4] = 100.0
-    own = torch.arange(6) >= 4
-    assert torch.equal(losses.intra_task(logits, rows, own), losses.intra_task(changed, rows, own))
-    torch.testing.assert_close(losses.intra_task(logits, rows, own), F.cross_entropy(logits[:, 4:], rows - 4))
-    assert losses.inter_task(changed, rows) > losses.inter_task(logits, rows) + 10
-
-
 @given(counts=st.lists(st.booleans(), min_size=5, max_size=5), seed=st.integers(0, 99), raw=st.booleans())
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_a_mask_equals_a_selection(counts: list[bool], seed: int, raw: bool) -> None:
@@ -146,7 +135,7 @@ def test_a_mask_equals_a_selection(counts: list[bool], seed: int, raw: bool) -> 
     a, b = (torch.randn(5, 6, generator=random, dtype=torch.float64).requires_grad_() for _ in range(2))
     columns, own = torch.where(mask, 4, 1), torch.arange(6) >= 3
     pairs = [
-        (losses.intra_task(a, columns, own, mask), lambda: losses.intra_task(a[mask], columns[mask], own)),
+        (intra_task(a, columns, own, mask), lambda: intra_task(a[mask], columns[mask], own)),
         (losses.orthogonality(a, b, raw, mask), lambda: losses.orthogonality(a[mask], b[mask], raw)),
         (losses.generalisation(a, b, raw, counts=mask), lambda: losses.generalisation(a[mask], b[mask], raw)),
     ]
@@ -162,31 +151,3 @@ def test_a_mask_equals_a_selection(counts: list[bool], seed: int, raw: bool) -> 
             torch.testing.assert_close(
                 nothing if found is None else found, nothing if wanted is None else wanted, rtol=1e-9, atol=1e-12
             )
-
-
-@pytest.mark.parametrize("limit", [0.1, 1.0, 1e3])
-def test_the_clip_is_torchs_clip_over_all_gradients_together(limit: float) -> None:
-    random = torch.Generator().manual_seed(0)
-    gradients = {
-        name: torch.randn(shape, generator=random, dtype=torch.float64)
-        for name, shape in {"a": (3, 4), "b": (5,), "c": ()}.items()
-    }
-    parameters = []
-    for gradient in gradients.values():
-        parameters.append(torch.zeros_like(gradient, requires_grad=True))
-        parameters[-1].grad = gradient.clone()
-    before = {name: gradient.clone() for name, gradient in gradients.items()}
-    torch.nn.utils.clip_grad_norm_(parameters, limit)
-    clipped = losses.clip_together(gradients, limit)
-    assert list(clipped) == list(gradients)
-    for found, parameter in zip(clipped.values(), parameters, strict=True):
-        torch.testing.assert_close(found, parameter.grad, rtol=1e-12, atol=0)
-    assert all(torch.equal(gradients[name], before[name]) for name in gradients)
-
-
-def test_the_clip_counts_a_row_that_comes_twice_by_the_sum_of_its_gradients() -> None:
-    table = torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    whole = torch.stack([table[0] + table[2] + table[3], table[1]])
-    expected = losses.clip_together({"table": whole}, 0.1)["table"]
-    found = losses.clip_together({"table": table}, 0.1, {"table": torch.tensor([5, 2, 5, 5])})["table"]
-    torch.testing.assert_close(torch.stack([found[0] + found[2] + found[3], found[1]]), expected)

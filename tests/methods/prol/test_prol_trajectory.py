@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from golden_files import GOLDEN, golden, tiny_vit
+from methods.small_streams import tensors
 from prol.backbones import evaluation_input
-from prol.methods.prol.learner import PROL
 from prol.engine.adam import part_gradients
 from prol.engine.losses import clip_together
+from prol.methods.prol.learner import PROL
 
 TRAJECTORIES = sorted(path.stem for path in GOLDEN.glob("traj_*.safetensors"))
 TOLERANCE = {torch.float64: {"log": 1e-9, "state": 1e-8}, torch.float32: {"log": 1e-4, "state": 1e-4}}
@@ -166,7 +167,7 @@ def compare_evaluation(
         for start in range(0, len(pixels), learner.predict_batch):
             batch = pixels[start : start + learner.predict_batch]
             with torch.no_grad():
-                answers.append(learner._scores(batch, None))
+                answers.append(learner.scores(batch, None))
                 ready = evaluation_input(batch, learner.preprocessing, torch.device("cpu"), compare.dtype)
                 tokens, _, query = learner.network.query(ready)
                 features.append(learner.network.features(tokens, query))
@@ -182,7 +183,8 @@ def compare_state(compare: Compare, learner: PROL, after: int) -> None:
     """Rows of classes not met yet are recorded at their initial values, since the recording allocated all at once."""
     prefix = f"state.after{after}"
     initial = {"keys": golden("tiny_inputs")["keys"], "scaler": torch.ones(12, 2, 5), "shifter": torch.zeros(12, 2, 5)}
-    for name, value in learner.source.tensors().items():
+    stored = {name.removeprefix("source/"): t for name, t in tensors(learner).items() if name.startswith("source/")}
+    for name, value in stored.items():
         if name in initial:
             value = torch.cat([value, initial[name][len(value) :].to(value.dtype)])
         compare_named(compare, prefix, name, value, after)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from naive_vit import outputs, tokens_of
-from small_streams import changed, changed_rows, pictures, tensors
 from torch import Tensor
 
 import prol
+from methods.naive_vit import outputs, tokens_of
+from methods.small_streams import changed, changed_rows, pictures, tensors
 from prol.backbones import ViT, open_backbone
-from prol.methods.prompts.convprompt import ConvPrompt
 from prol.methods.prompts.conv_prompts import generators_by_likeness
+from prol.methods.prompts.convprompt import ConvPrompt
 
 KINDS = [0, 1, 2, 3]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_streams import after_two_tasks, changed, changed_rows, make_prol, pictures, same_state, tensors
 
+from methods.small_streams import after_two_tasks, changed, changed_rows, make_prol, pictures, same_state, tensors
 from prol.backbones import evaluation_input
 from prol.methods.prol.learner import PROL
 

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prol.parts.rows import RowTable
+from prol.state import Table
 
 
-def table(*shape: int) -> RowTable:
-    return RowTable(shape, torch.device("cpu"), torch.float64)
+def table(*shape: int) -> Table:
+    return Table(shape, torch.device("cpu"), torch.float64)
 
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=12))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from small_streams import after_two_tasks, changed, changed_rows, make_prol, pictures, tensors
 
+from methods.small_streams import after_two_tasks, changed, changed_rows, make_prol, pictures, tensors
 from prol.methods.prol.learner import PROL
 from prol.methods.prol.options import ABLATIONS
 
@@ -177,7 +177,7 @@ def test_a_clip_bounds_the_joint_length_of_all_gradients() -> None:
     assert differing(clip=1e9) == set()
 
 
-# Components and dials
+# Components and options
 
 
 def test_without_a_bias_the_generators_is_neither_used_nor_moved() -> None:
@@ -208,7 +208,10 @@ def test_without_a_bias_the_generators_is_neither_used_nor_moved() -> None:
 def test_each_switch_changes_the_answers_of_the_same_state(options: dict[str, Any]) -> None:
     plain = after_two_tasks(eps_a=0.5, eps_b=0.5)
     other = make_prol(eps_a=0.5, eps_b=0.5, **options)
-    other.load_state(*plain.state())
+    found, values = plain.state()
+    sizes = {name: tensor for name, tensor in tensors(other).items() if name.startswith("source/generator")}
+    found |= {name: tensor for name, tensor in sizes.items() if tensor.shape != found[name].shape}
+    other.load_state(found, values)
     images = pictures([0, 4, 1, 5])
     assert not torch.allclose(plain.predict(images), other.predict(images), atol=1e-5)
 
@@ -284,7 +287,7 @@ def test_every_variant_learns_and_predicts(options: dict[str, Any]) -> None:
     for classes in ([0, 1, 2], [3, 4, 5]):
         learner.boundary(classes)
         losses = []
-        for number in range(12):
+        for number in range(8):
             learner.learn(pictures(classes * 2, number), classes * 2)
             losses.append(learner.report()["inter"])
         assert losses[-1] < losses[0]

@@ -1,4 +1,4 @@
-"""When a task begins, with and without being told."""
+"""When a task begins, with and without given boundaries."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_both_numbers_of_the_rule_are_options() -> None:
     assert clock.begins_with_unseen_class(3, soft=False)
 
 
-def test_once_told_unseen_classes_join_whatever_the_task_is_like() -> None:
+def test_once_a_boundary_was_given_unseen_classes_join_whatever_the_task_is_like() -> None:
     clock = TaskClock()
     assert clock.begins_at_boundary(0)
     clock.begin(0)
@@ -56,8 +56,8 @@ def test_once_told_unseen_classes_join_whatever_the_task_is_like() -> None:
     assert not clock.begins_with_unseen_class(20, soft=True)
 
 
-def test_told_before_anything_the_first_class_still_has_a_task() -> None:
-    clock = TaskClock(told=True)
+def test_after_a_boundary_before_anything_the_first_class_still_has_a_task() -> None:
+    clock = TaskClock(bounded=True)
     assert clock.begins_with_unseen_class(0, soft=False)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_streams import after_two_tasks, changed, changed_rows, pictures, tensors
 
+from methods.small_streams import after_two_tasks, changed, changed_rows, pictures, tensors
 from prol.methods.prol.learner import PROL
 
 TERMS = ("intra", "sim", "ort", "gen")

@@ -1,4 +1,4 @@
-"""PROL's prompts against the golden ones, through the shipped source."""
+"""PROL's prompts against the golden ones, through the shipped source, and against their definitions."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from golden_files import golden
+from prol.engine.similarity import cosine_pairs, cosine_to_all
+from prol.methods.prol.losses import orthogonality
 from prol.methods.prol.prompt_source import (
     Chosen,
     Factor,
     Generator,
     PromptShape,
     PromptSource,
+    assemble,
+    generate,
+    generator_input,
     make_prefixes,
     nearest_key,
     nearest_keys_by_task,
+    shared_first_hit_factor,
+    sum_with_previous_block,
 )
-from prol.engine.similarity import cosine_pairs, cosine_to_all
+from prol.state import State
 
-CPU = torch.device("cpu")
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 
 
@@ -43,16 +51,16 @@ def make(
         factor=factor,
         detach_factor=False,
     )
-    source = PromptSource(shape, torch.Generator(), CPU, dtype)
-    source.load(
-        {
-            "generator.weight": recorded["gen_weight"].to(dtype),
-            "generator.bias": recorded["gen_bias"].to(dtype),
-            "keys": recorded["keys"][:8],
-            "scaler": recorded["scaler"].transpose(0, 1)[:8],
-            "shifter": recorded["shifter"].transpose(0, 1)[:8],
-        }
-    )
+    state = State()
+    source = PromptSource(state, shape, torch.Generator(), dtype)
+    tables = {
+        "generator.weight": recorded["gen_weight"],
+        "generator.bias": recorded["gen_bias"][: 3 * bias],
+        "keys": recorded["keys"][:8],
+        "scaler": recorded["scaler"].transpose(0, 1)[:8],
+        "shifter": recorded["shifter"].transpose(0, 1)[:8],
+    }
+    state.load({f"source/{name}": tensor for name, tensor in tables.items()}, {}, 8)
     return source
 
 
@@ -165,8 +173,6 @@ def test_released_prompts_in_training_take_the_rows_of_the_first_task(dtype: tor
 
 
 def test_similarity_and_orthogonality_of_that_batch_are_the_golden_ones() -> None:
-    from prol.engine.losses import orthogonality
-
     recorded, source = golden("prompt_generation"), make()
     query = features()[recorded["train_task2.rows"]]
     labels = recorded["labels"][recorded["train_task2.rows"]]
@@ -229,8 +235,9 @@ def test_the_factor_moves_keys_unless_it_is_detached(detach: bool) -> None:
 
 
 def test_new_classes_have_random_keys_scalers_one_and_shifters_zero() -> None:
-    source = PromptSource(make().shape, torch.Generator().manual_seed(0), CPU, torch.float64)
-    source.add_classes(40, torch.Generator().manual_seed(1))
+    state = State()
+    source = PromptSource(state, make().shape, torch.Generator().manual_seed(0), torch.float64)
+    state.add_classes(40)
     keys = source.keys.rows
     assert keys.shape == (40, 64)
     assert -1 <= keys.min() < -0.99
@@ -252,3 +259,120 @@ def test_ties_between_keys_take_the_lowest_row() -> None:
     found = nearest_key(source.keys.rows[[7, 5, 2]].clone(), source.key_table())
     assert found.tolist() == [2, 0, 2]
     assert nearest_key(query, source.key_table()).shape == (7,)
+
+
+def test_the_nearest_key_stays_right_when_classes_come_and_go() -> None:
+    """Lengths of keys are stored beside them: they follow growth, a rollback and a load."""
+    state = State()
+    source = PromptSource(state, make().shape, torch.Generator().manual_seed(0), torch.float64)
+
+    def check(count: int) -> None:
+        keys = source.keys.rows
+        assert nearest_key(7 * keys, source.key_table()).tolist() == list(range(count))
+        torch.testing.assert_close(source.key_table().inverse_lengths[:count], 1 / keys.norm(dim=1, keepdim=True))
+
+    state.add_classes(3)
+    check(3)
+    record, layout = state.record(), source.layout()
+    state.add_classes(4)
+    check(7)
+    state.roll_back(record)
+    check(3)
+    state.load({**state.snapshot()[0], "source/keys": 5 * source.keys.rows[1:].clone()}, {}, 2)
+    check(2)
+    assert source.layout() == layout
+
+
+# Definitions
+
+
+shapes = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
+
+
+def drawn(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@given(shape=shapes, seed=st.integers(0, 99), biased=st.booleans())
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_one_convolution_equals_explicit_loops_with_zero_padding(
+    shape: tuple[int, int, int, int], seed: int, biased: bool
+) -> None:
+    batch, blocks, heads, d = shape
+    inputs, weight = drawn(seed, batch, d), drawn(seed + 1, blocks, 2, heads, 3)
+    bias = drawn(seed + 2, blocks, 2, heads) if biased else None
+    expected = torch.zeros(batch, blocks, 2, heads, d, dtype=torch.float64)
+    for index in torch.cartesian_prod(*(torch.arange(n) for n in expected.shape)).tolist():
+        b, block, kind, head, j = index
+        for tap in range(3):
+            source = j + tap - 1
+            if 0 <= source < d:
+                expected[tuple(index)] += weight[block, kind, head, tap] * inputs[b, source]
+        if bias is not None:
+            expected[tuple(index)] += bias[block, kind, head]
+    torch.testing.assert_close(generate(inputs, weight, bias), expected, rtol=0, atol=1e-12)
+
+
+def test_the_generators_input_is_every_hth_coordinate_from_the_first() -> None:
+    query = torch.arange(24.0).view(2, 12)
+    assert generator_input(query, 4).tolist() == [[0, 4, 8], [12, 16, 20]]
+
+
+@given(shape=shapes, length=st.integers(1, 6), seed=st.integers(0, 99), biased=st.booleans())
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_folding_the_layer_sum_into_the_generator_equals_summing_own_prompts(
+    shape: tuple[int, int, int, int], length: int, seed: int, biased: bool
+) -> None:
+    batch, blocks, heads, d = shape
+    inputs, factor = drawn(seed, batch, d), drawn(seed + 1, batch)
+    weight = drawn(seed + 2, blocks, 2, heads, 3)
+    bias = drawn(seed + 3, blocks, 2, heads) if biased else None
+    scaler, shifter = drawn(seed + 4, batch, 2, length), drawn(seed + 5, batch, 2, length)
+    own = assemble(generate(inputs, weight, bias), factor, scaler, shifter, length, layer_sum=False)
+    summed = own.clone()
+    summed[:, 1:] += own[:, :-1]
+    folded = sum_with_previous_block(weight, bias)
+    inserted = assemble(generate(inputs, *folded), factor, scaler, shifter, length, layer_sum=True)
+    torch.testing.assert_close(inserted, summed, rtol=0, atol=1e-12)
+
+
+def test_positions_are_u_and_then_scaled_and_shifted_u() -> None:
+    generated, factor = drawn(0, 2, 1, 2, 3, 4), torch.tensor([2.0, -0.5], dtype=torch.float64)
+    scaler, shifter = drawn(1, 2, 2, 3), drawn(2, 2, 2, 3)
+    made = assemble(generated, factor, scaler, shifter, 3, layer_sum=False)
+    assert made.shape == (2, 1, 2, 3, 3, 4)
+    for sample in range(2):
+        for kind in range(2):
+            u = factor[sample] * generated[sample, 0, kind]
+            torch.testing.assert_close(made[sample, 0, kind, :, 0], u)
+            for position in (1, 2):
+                expected = scaler[sample, kind, position] * u + shifter[sample, kind, position]
+                torch.testing.assert_close(made[sample, 0, kind, :, position], expected)
+
+
+def test_the_first_column_of_scalers_and_shifters_is_not_used() -> None:
+    generated, factor = drawn(0, 2, 3, 2, 3, 4), drawn(1, 2)
+    scaler, shifter = drawn(2, 2, 2, 3).requires_grad_(), drawn(3, 2, 2, 3).requires_grad_()
+    made = assemble(generated, factor, scaler, shifter, 3, layer_sum=True)
+    of_scaler, of_shifter = torch.autograd.grad((made**2).sum(), [scaler, shifter])
+    for gradient in (of_scaler, of_shifter):
+        assert torch.equal(gradient[..., 0], torch.zeros(2, 2).double())
+        assert gradient[..., 1:].abs().min() > 0
+
+
+def test_the_shared_factor_is_the_last_hits_cosine_for_every_sample() -> None:
+    cosine = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    hits = torch.tensor([True, False, True, False])
+    torch.testing.assert_close(shared_first_hit_factor(cosine, hits), torch.full((4,), 0.3).double())
+
+
+def test_without_a_hit_the_shared_factor_is_zero() -> None:
+    assert torch.equal(shared_first_hit_factor(drawn(3, 3), torch.zeros(3, dtype=torch.bool)), torch.zeros(3).double())
+
+
+def test_every_hit_receives_the_whole_gradient_of_the_shared_factor() -> None:
+    cosine = drawn(4, 4).requires_grad_()
+    hits = torch.tensor([True, False, True, False])
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((shared_first_hit_factor(cosine, hits) * weights).sum(), [cosine])
+    assert gradient.tolist() == [10, 0, 10, 0]

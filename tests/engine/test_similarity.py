@@ -1,4 +1,4 @@
-"""Cosines, and the released code's shared factor."""
+"""Cosines, and products of few rows with many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from prol.engine.similarity import (
     cosine_pairs,
     cosine_to_all,
     few_by_many,
-    shared_first_hit_factor,
     unit,
 )
 
@@ -49,24 +48,6 @@ def test_cosines_are_torchs() -> None:
     expected = F.cosine_similarity(a[:, None], b[None], dim=-1)
     torch.testing.assert_close(cosine_to_all(a, b), expected)
     torch.testing.assert_close(cosine_pairs(a, b[:3]), expected.diagonal())
-
-
-def test_the_shared_factor_is_the_last_hits_cosine_for_every_sample() -> None:
-    cosine = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    hits = torch.tensor([True, False, True, False])
-    torch.testing.assert_close(shared_first_hit_factor(cosine, hits), torch.full((4,), 0.3).double())
-
-
-def test_without_a_hit_the_shared_factor_is_zero() -> None:
-    assert torch.equal(shared_first_hit_factor(drawn(3), torch.zeros(3, dtype=torch.bool)), torch.zeros(3).double())
-
-
-def test_every_hit_receives_the_whole_gradient_of_the_shared_factor() -> None:
-    cosine = drawn(4).requires_grad_()
-    hits = torch.tensor([True, False, True, False])
-    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-    (gradient,) = torch.autograd.grad((shared_first_hit_factor(cosine, hits) * weights).sum(), [cosine])
-    assert gradient.tolist() == [10, 0, 10, 0]
 
 
 @pytest.mark.parametrize("product", [few_by_many, _in_columns, _in_strips])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from small_streams import changed_rows, make_prol, pictures, same_state, tensors
 
+from methods.small_streams import changed_rows, make_prol, pictures, same_state, tensors
 from prol.methods.prol.learner import PROL
 
 

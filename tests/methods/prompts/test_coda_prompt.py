@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from naive_vit import fixed_prefixes, outputs, tokens_of
-from small_streams import changed_rows, pictures, tensors
 from torch import Tensor
 
 import prol
+from methods.naive_vit import fixed_prefixes, outputs, tokens_of
+from methods.small_streams import changed_rows, pictures, tensors
 from prol.backbones import ViT, open_backbone
 from prol.methods.prompts.coda_prompt import CODAPrompt
 

@@ -10,7 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.engine.adam import Adam, part_gradients
-from prol.methods.prompts.conv_prompts import KERNEL, ConvPrompts, generated, generators_by_likeness, match, mixing_blocks
+from prol.methods.prompts.conv_prompts import (
+    KERNEL,
+    ConvPrompts,
+    generated,
+    generators_by_likeness,
+    match,
+    mixing_blocks,
+)
+from prol.state import State
 
 WIDTH, HEADS, BLOCKS, LENGTH = 16, 2, 3, 4
 
@@ -20,17 +28,24 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def make(*counts: int) -> ConvPrompts:
-    random = torch.Generator().manual_seed(0)
-    source = ConvPrompts(WIDTH, HEADS, BLOCKS, LENGTH, random, torch.device("cpu"), torch.float64)
+    return made(*counts)[0]
+
+
+def made(*counts: int) -> tuple[ConvPrompts, State]:
+    state, random = State(), torch.Generator().manual_seed(0)
+    source = ConvPrompts(state, WIDTH, HEADS, BLOCKS, LENGTH, random, torch.float64)
     for task, count in enumerate(counts):
         source.begin_task(first=task == 0)
         source.add_generators(count, random)
-    return source
+    return source, state
+
+
+def stored(state: State) -> dict[str, Tensor]:
+    return {name.removeprefix("source/"): tensor for name, tensor in state.snapshot()[0].items()}
 
 
 def test_shapes_are_those_of_the_papers_count() -> None:
-    source = make(5)
-    shapes = {name: tuple(tensor.shape) for name, tensor in source.tensors().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in stored(made(5)[1]).items()}
     assert shapes == {
         "base": (BLOCKS, 2, HEADS, LENGTH + 16, WIDTH // HEADS + 16),
         "matcher.in.weight": (8, 16),
@@ -97,14 +112,14 @@ def test_leaves_stand_for_the_current_tasks_rows() -> None:
 
 @pytest.mark.parametrize("train_keys", [False, True])
 def test_training_leaves_old_generators_and_keys_to_the_bit(train_keys: bool) -> None:
-    source, adam = make(2, 2), Adam()
-    before = {name: tensor.clone() for name, tensor in source.tensors().items()}
+    (source, state), adam = made(2, 2), Adam(State())
+    before = stored(state)
     for _ in range(3):
         parts = source.trained(train_keys)
         gradients = part_gradients(prefixes(source, parts).square().sum(), parts)
         adam.begin_step()
         adam.update_all(parts, gradients, 0.01)
-    after = source.tensors()
+    after = stored(state)
     for name in ("generator.weight", "generator.bias", "keys"):
         assert torch.equal(after[name][:2], before[name][:2]), name
         moved = not torch.equal(after[name][2:], before[name][2:])
@@ -123,12 +138,30 @@ def test_the_drift_is_the_absolute_distance_from_where_the_task_began() -> None:
 
 
 def test_a_loaded_source_gives_the_same_prefixes_and_drift() -> None:
-    source, other = make(2, 1), make(1)
+    (source, state), (other, other_state) = made(2, 1), made(1)
     source.shared["base"] += 1
-    other.load({name: tensor.clone() for name, tensor in source.tensors().items()}, source.frozen)
+    other_state.load(state.snapshot()[0], state.saved_values(), 0)
     assert torch.equal(prefixes(other), prefixes(source))
     assert torch.equal(other.drift(other.trained(keys=False)), source.drift(source.trained(keys=False)))
-    assert {len(part.leaf) for name, part in other.trained(keys=True).items() if name == "keys"} == {1}
+    assert len(other.trained(keys=True)["keys"].leaf) == 1
+    first_task = made(1)[1]
+    other_state.load(first_task.snapshot()[0], first_task.saved_values(), 0)
+    assert not other.anchor
+
+
+def test_a_task_that_is_rolled_back_leaves_no_trace() -> None:
+    source, state = made(2, 1)
+    source.shared["base"] += 1
+    before, values = stored(state), state.saved_values()
+    record = state.record()
+    source.begin_task(first=False)
+    source.add_generators(2, torch.Generator())
+    assert source.drift(source.trained(keys=False)) == 0
+    state.roll_back(record)
+    after = stored(state)
+    assert state.saved_values() == values
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
 
 
 # How many generators

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from small_streams import make_prol, pictures, tensors
 
+from methods.small_streams import make_prol, pictures, tensors
 from prol.methods.prol.learner import PROL
 
 SOFT = {"threshold": 1e9}

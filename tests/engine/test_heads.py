@@ -1,6 +1,8 @@
-"""One LayerNorm + Linear a task: the folded form, and who is frozen."""
+"""Heads that grow with the classes: one LayerNorm + Linear per task, or one linear map over all."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.engine.adam import Adam, part_gradients
-from prol.engine.heads import ROOM, TaskHeads, fold
+from prol.engine.heads import ROOM, LinearHead, TaskHeads, fold
+from prol.state import State
 
 WIDTH = 6
 SIZES = [3, 1, 4]
@@ -18,18 +21,27 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+def empty(width: int = WIDTH, all_live: bool = False) -> tuple[TaskHeads, State]:
+    state = State()
+    return TaskHeads(state, width, torch.float64, torch.Generator().manual_seed(0), all_live), state
+
+
 def make(sizes: list[int] = SIZES, all_live: bool = False) -> TaskHeads:
-    """Heads whose every number is far from its initial value; each is settled before the next one begins."""
-    heads = TaskHeads(WIDTH, torch.device("cpu"), torch.float64, all_live)
+    return made(sizes, all_live)[0]
+
+
+def made(sizes: list[int] = SIZES, all_live: bool = False) -> tuple[TaskHeads, State]:
+    """Heads whose every number is far from its initial value; each is complete before the next one begins."""
+    heads, state = empty(all_live=all_live)
     for task, size in enumerate(sizes):
         heads.begin_head()
-        heads.append(size, torch.Generator().manual_seed(task))
+        state.add_classes(size)
         first = heads.first_rows[-1]
         heads.weight.rows[first:] = drawn(size, WIDTH, seed=task)
         heads.bias.rows[first:] = drawn(size, seed=task + 10)
         heads.scale.rows[task] = drawn(WIDTH, seed=task + 20)
         heads.shift.rows[task] = drawn(WIDTH, seed=task + 30)
-    return heads
+    return heads, state
 
 
 def one_by_one(heads: TaskHeads, features: Tensor, sizes: list[int] = SIZES) -> Tensor:
@@ -63,17 +75,42 @@ def test_the_norms_epsilon_is_that_of_the_heads_and_not_of_the_backbone() -> Non
     torch.testing.assert_close(logits, one_by_one(heads, tiny_features), rtol=0, atol=1e-12)
 
 
-def test_loaded_heads_answer_like_those_saved() -> None:
-    heads, features = make(), drawn(5, WIDTH, seed=9)
+@pytest.mark.parametrize("all_live", [False, True])
+def test_loaded_heads_predict_like_those_saved(all_live: bool) -> None:
+    (heads, state), features = made(all_live=all_live), drawn(5, WIDTH, seed=9)
     before = heads.logits(features)
-    other = TaskHeads(WIDTH, torch.device("cpu"), torch.float64)
+    other, loaded = empty(all_live=all_live)
     for _ in range(2):  # also over something loaded before
-        other.load({name: table.rows.clone() for name, table in heads.tables().items()}, heads.first_rows)
+        loaded.load(state.snapshot()[0], state.saved_values(), sum(SIZES))
         assert torch.equal(other.logits(features), before)
+        assert other.first_rows == heads.first_rows
+
+
+@pytest.mark.parametrize("all_live", [False, True])
+def test_a_head_that_is_rolled_back_leaves_no_trace(all_live: bool) -> None:
+    (heads, state), features = made(all_live=all_live), drawn(5, WIDTH, seed=9)
+    before, layout = heads.logits(features), heads.layout()
+    record = state.record()
+    heads.begin_head()
+    state.add_classes(3)
+    assert heads.logits(features).shape == (5, 11)
+    state.roll_back(record)
+    assert torch.equal(heads.logits(features), before)
+    assert heads.first_rows == [0, 3, 4]
+    assert heads.layout() == layout
+
+
+def test_a_removed_class_moves_the_rows_at_which_heads_begin() -> None:
+    _, state = made()
+    contents, values = state.contents(3), state.saved_values()
+    assert contents.move_rows is not None
+    contents.move_rows(values, 3)
+    assert values == {"first_rows": [0, 3, 3]}
+    assert contents.first_moment == 4
 
 
 def train(heads: TaskHeads) -> None:
-    adam, rows = Adam(), torch.tensor([0, 4, 7, 5])
+    adam, rows = Adam(State()), torch.tensor([0, 4, 7, 5])
     for step in range(3):
         parts = heads.trained()
         logits = heads.logits(drawn(4, WIDTH, seed=step), parts)
@@ -106,8 +143,8 @@ def test_with_all_heads_live_training_moves_every_head() -> None:
 
 
 def test_classes_may_join_the_current_head() -> None:
-    heads, features = make([3, 1]), drawn(5, WIDTH, seed=9)
-    heads.append(2, torch.Generator().manual_seed(0))
+    (heads, state), features = made([3, 1]), drawn(5, WIDTH, seed=9)
+    state.add_classes(2)
     logits = heads.logits(features)
     assert heads.first_rows == [0, 3]
     torch.testing.assert_close(logits, one_by_one(heads, features, [3, 3]), rtol=0, atol=1e-12)
@@ -115,21 +152,21 @@ def test_classes_may_join_the_current_head() -> None:
 
 @pytest.mark.parametrize("all_heads", [False, True])
 def test_an_empty_head_answers_nothing_of_its_own(all_heads: bool) -> None:
-    heads, features = make([3, 1], all_live=all_heads), drawn(5, WIDTH, seed=9)
+    (heads, state), features = made([3, 1], all_live=all_heads), drawn(5, WIDTH, seed=9)
     expected = one_by_one(heads, features, [3, 1])
     heads.begin_head()
     torch.testing.assert_close(heads.logits(features), expected, rtol=0, atol=1e-12)
     heads.begin_head()
-    heads.append(1, torch.Generator().manual_seed(0))
+    state.add_classes(1)
     logits = heads.logits(features)
     assert logits.shape == (5, 5)
     torch.testing.assert_close(logits[:, :4], expected, rtol=0, atol=1e-12)
 
 
 def test_a_new_head_starts_with_small_weights_and_a_plain_norm() -> None:
-    heads = TaskHeads(64, torch.device("cpu"), torch.float64)
+    heads, state = empty(64)
     heads.begin_head()
-    heads.append(50, torch.Generator().manual_seed(0))
+    state.add_classes(50)
     assert abs(heads.weight.rows.std() - 0.02) < 0.001
     assert abs(heads.weight.rows.mean()) < 0.002
     assert torch.equal(heads.bias.rows, torch.zeros(50).double())
@@ -138,9 +175,67 @@ def test_a_new_head_starts_with_small_weights_and_a_plain_norm() -> None:
 
 
 def test_a_window_that_was_wide_lies_where_it_was_when_it_is_narrow_again() -> None:
-    heads, seen = TaskHeads(WIDTH, torch.device("cpu"), torch.float64), []
+    (heads, state), seen = empty(), []
     for classes in (3, 40, 3):
         heads.begin_head()
-        heads.append(classes, torch.Generator().manual_seed(0))
+        state.add_classes(classes)
         seen.append((len(heads._offsets), heads._offsets.data_ptr()))
     assert seen[0] == seen[2] != seen[1]
+
+
+# One linear map over all classes
+
+
+def linear(*sizes: int, random: torch.Generator | None = None, **options: Any) -> tuple[LinearHead, State]:
+    state = State()
+    head = LinearHead(state, WIDTH, torch.float64, random=random or torch.Generator().manual_seed(0), **options)
+    for size in sizes:
+        state.add_classes(size)
+    return head, state
+
+
+def test_it_begins_without_classes() -> None:
+    assert linear()[0].logits(drawn(4, WIDTH)).shape == (4, 0)
+
+
+def test_new_rows_are_zero_and_draw_nothing_unless_a_deviation_is_given() -> None:
+    random = torch.Generator().manual_seed(0)
+    before = random.get_state()
+    head, _ = linear(3, random=random)
+    assert torch.equal(head.weight.rows, torch.zeros(3, WIDTH).double())
+    assert torch.equal(head.bias.rows, torch.zeros(3).double())
+    assert torch.equal(random.get_state(), before)
+
+
+def test_a_deviation_makes_weights_normal_and_leaves_biases_zero() -> None:
+    head, _ = linear(2000, deviation=0.02)
+    assert abs(head.weight.rows.std() - 0.02) < 0.001
+    assert torch.equal(head.bias.rows, torch.zeros(2000).double())
+
+
+def test_rows_that_join_leave_the_others_as_they_are() -> None:
+    head, state = linear(3, deviation=1.0)
+    before = head.weight.rows.clone()
+    state.add_classes(4)
+    assert torch.equal(head.weight.rows[:3], before)
+    assert head.logits(drawn(2, WIDTH)).shape == (2, 7)
+
+
+def test_logits_are_those_of_a_linear_layer_with_and_without_leaves() -> None:
+    (head, _), features = linear(3, 2, deviation=1.0), drawn(4, WIDTH, seed=1)
+    head.bias.rows[:] = drawn(5, seed=2)
+    expected = F.linear(features, head.weight.rows, head.bias.rows)
+    assert torch.equal(head.logits(features), expected)
+    assert torch.equal(head.logits(features, head.trained()), expected)
+
+
+def test_rows_without_a_gradient_stay_to_the_bit() -> None:
+    (head, _), adam = linear(3, 2, deviation=1.0), Adam(State())
+    before = head.weight.rows.clone()
+    for step in range(3):
+        parts = head.trained()
+        gradients = part_gradients(head.logits(drawn(4, WIDTH, seed=step), parts)[:, 3:].square().sum(), parts)
+        adam.begin_step()
+        adam.update_all(parts, gradients, 0.1)
+    assert torch.equal(head.weight.rows[:3], before[:3])
+    assert (head.weight.rows[3:] != before[3:]).all()

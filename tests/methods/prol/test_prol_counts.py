@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_streams import make_prol, pictures, tensors
 
+from methods.small_streams import make_prol, pictures, tensors
 from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.prol.learner import PROL

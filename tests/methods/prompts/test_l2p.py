@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from naive_vit import outputs, tokens_of
-from small_streams import changed_rows, pictures, tensors
 from torch import Tensor
 
 import prol
+from methods.naive_vit import outputs, tokens_of
+from methods.small_streams import changed_rows, pictures, tensors
 from prol.backbones import ViT, open_backbone
 from prol.testing import check_learner
 from prol.methods.prompts.l2p import L2P
@@ -85,6 +85,7 @@ def test_a_batch_vote_is_asked_for_by_name_and_makes_answers_depend_on_the_batch
     assert not make(tiny).exemptions()
 
 
+@pytest.mark.slow
 def test_with_a_batch_vote_all_other_promises_hold(tiny: ViT) -> None:
     results = check_learner(prol.create("l2p", tiny, pool=4, picks=2, test_selection="batch_vote"))
     assert [result.name for result in results if result.outcome == "exempt"] == ["batch_independence"]
