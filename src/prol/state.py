@@ -131,6 +131,8 @@ class Entry:
     table: Table | None = None
     grows: Callable[[], bool] | None = None
     """Whether the table gets a row when a class arrives; None where its owner appends rows."""
+    measure: Callable[[], Callable[[], None]] | None = None
+    """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {_join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -156,6 +158,7 @@ class Record:
     entries: tuple[str, ...]
     lengths: Mapping[str, int]
     values: Mapping[str, Any]
+    shortenings: Mapping[str, Callable[[], None]]
     copies: dict[str, dict[str, Tensor]]
 
 
@@ -292,9 +295,14 @@ class State:
         agree: str = "",
         saved: bool = True,
         stored: bool = True,
+        measure: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
-        """Tensors whose number or names change; `combine` has patterns of those with one row per class."""
+        """Tensors whose number or names change; `combine` has patterns of those with one row per class.
+
+        `measure` returns a function that takes back growth which comes later, where updates add rows.
+        """
         entry = Entry(self.prefix + name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
+        entry.measure = measure
         self._declare(entry)
 
     def value(
@@ -429,6 +437,7 @@ class State:
             tuple(self._all.entries),
             {entry.name: entry.table.count for entry in self._entries() if entry.table is not None},
             {name: deepcopy(value.read()) for name, value in self._all.values.items()},
+            {entry.name: entry.measure() for entry in self._entries() if entry.measure is not None},
             {},
         )
         return self._all.record
@@ -456,6 +465,8 @@ class State:
                 entry.load(record.copies[entry.name])
             elif entry.table is not None:
                 entry.table.truncate(record.lengths[entry.name])
+            elif entry.name in record.shortenings:
+                record.shortenings[entry.name]()
         for refresh in self._all.after_load:
             refresh()
 

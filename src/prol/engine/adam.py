@@ -6,7 +6,7 @@ out gives the same result at a cost that does not depend on the table's length. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -110,7 +110,7 @@ class Adam:
         self._device, self._state, self.name = state.device, state, name
         state.value(f"{name}/step", read=lambda: self.step, load=lambda step: self._steps.fill_(step))
         combine: dict[str, Combine] = {f"{part}/*": how for part, how in (per_class or {}).items()}
-        state.group(name, self._read, self._load, kind="moment", combine=combine)
+        state.group(name, self._read, self._load, kind="moment", combine=combine, measure=self._measure)
         self._decay, self._beta2 = decay, beta2
         self._same_rows = dict(same_rows or {})
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
@@ -239,6 +239,15 @@ class Adam:
             elif bool(square.any()) or bool(mean.any()):
                 tensors |= {f"{name}/mean": mean, f"{name}/square": square}
         return tensors
+
+    def _measure(self) -> Callable[[], None]:
+        shapes = self._moments.shapes()
+
+        def shorten() -> None:
+            for name, shape in shapes.items():
+                self._moments.lay({name: shape}, self._moments.of(name)[0])
+
+        return shorten
 
     def _load(self, tensors: Mapping[str, Tensor]) -> None:
         self._moves += self._moments.moves + 1

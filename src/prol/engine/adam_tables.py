@@ -23,6 +23,9 @@ class AdamMoments:
     def names(self) -> list[str]:
         return sorted(self._shapes)
 
+    def shapes(self) -> dict[str, torch.Size]:
+        return dict(self._shapes)
+
     def shape(self, name: str) -> torch.Size | None:
         return self._shapes.get(name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class SGD:
 
     def __init__(self, state: State, per_class: Mapping[str, Combine] | None = None) -> None:
         self._state = state
-        state.group("sgd", self._read, self._load, kind="moment", combine=per_class)
+        state.group("sgd", self._read, self._load, kind="moment", combine=per_class, measure=self._measure)
         self._velocities: dict[str, Tensor] = {}
         self.moves = 0
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
@@ -65,6 +65,15 @@ class SGD:
     def _read(self) -> dict[str, Tensor]:
         """Velocities that are not zero, which is all that need be known: others are as good as never made."""
         return {name: velocity for name, velocity in self._velocities.items() if bool(velocity.any())}
+
+    def _measure(self) -> Callable[[], None]:
+        lengths = {name: len(velocity) for name, velocity in self._velocities.items()}
+
+        def shorten() -> None:
+            self._velocities = {name: self._velocities[name][:length] for name, length in lengths.items()}
+            self.moves += 1
+
+        return shorten
 
     def _load(self, tensors: Mapping[str, Tensor]) -> None:
         self._velocities = dict(tensors)
