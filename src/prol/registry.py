@@ -38,7 +38,7 @@ _BUILT_IN = {
         "lae": "prol.methods.adapters.lae:LAE",
         "er": "prol.methods.replay.er:ER",
         "derpp": "prol.methods.replay.derpp:DERPP",
-        "er_ace": "prol.methods.replay.er_ace:ERACE",
+        "er_ace": "prol.methods.replay.er:ERACE",
         "gdumb": "prol.methods.replay.gdumb:GDumb",
         "mose": "prol.methods.replay.mose:MOSE",
         "ocm": "prol.methods.replay.ocm:OCM",
