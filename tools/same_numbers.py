@@ -50,7 +50,7 @@ _ABLATIONS = (
 )
 _PROL = (
     "lr=0.01 lr_scaling=false norm_lr_factor=0.1 norm_eta_min=proportional clip=0.5 hsu=false threshold=0.2 t_max=3 "
-    "augment=none input_range=symmetric crop_pct=0.7 coefficients=cifar100 coefficients=cub200 "
+    "augment=none input_range=symmetric crop_pct=0.7 "
     "length=3 blocks=2 generator_bias=false layer_sum=false query=class_token query=patch_embedding "
     "prompt_selection=label similarity_factor=one similarity_factor=zero similarity_factor=released "
     "detach_factor=true ort_raw=true ort_detach_old=true gen_raw=true gen_off_diagonal=false head=growing "
@@ -79,6 +79,7 @@ def _cases() -> list[str]:
     vit += [f"prol digits preset={preset}" for preset in ("paper", "released", "literal")]
     vit += [f"prol digits ablation={row}" for row in _ABLATIONS.split()]
     vit += [f"prol digits {option}" for option in _PROL.split()]
+    vit += [f"prol digits coefficients={name} blocks=5" for name in ("cifar100", "cub200")]
     vit += ["prol digits --no-announce", "prol digits task_min_steps=5 --no-boundaries"]
     vit += ["head_only digits", "head_only digits intra=1.0"]
     vit += ["finetune digits", "finetune digits intra=1.0", "finetune digits clip=0.5"]
