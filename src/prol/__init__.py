@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prol.creation import create
-    from prol.testing import check_learner
     from prol.learner import Footprint, Learner
     from prol.loading import load
     from prol.merging import merge
+    from prol.testing import check_learner
 
 try:
     __version__ = version("prol")
