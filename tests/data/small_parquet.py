@@ -42,8 +42,8 @@ def write(
     image, label = columns
     table = pa.table({image: pa.array(images, pa.binary() if plain else PATHED), label: pa.array(labels, label_type)})
     if names is not None or feature is not None:
-        told = {image: {"_type": "Image"}, label: feature or {"names": names, "_type": "ClassLabel"}}
-        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": told}})})
+        features = {image: {"_type": "Image"}, label: feature or {"names": names, "_type": "ClassLabel"}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, row_group_size=rows_a_group, compression=compression)
     return path

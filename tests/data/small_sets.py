@@ -92,16 +92,16 @@ def write_cifar(root: Path, names: Sequence[str], train: Sequence[int], test: Se
 def write_cub(root: Path, counts: Mapping[str, tuple[int, int]]) -> Path:
     """`CUB_200_2011` with so many train and test images of each class."""
     images: list[str] = []
-    labels, halves = [], []
+    labels, splits = [], []
     for number, (name, (train, test)) in enumerate(counts.items(), start=1):
         fill_classes(root / "images", {name: train + test})
         for i in range(train + test):
             image = len(images) + 1
             images.append(f"{image} {name}/art_{i}.jpg")
             labels.append(f"{image} {number}")
-            halves.append(f"{image} {int(i < train)}")
+            splits.append(f"{image} {int(i < train)}")
     classes = [f"{number} {name}" for number, name in enumerate(counts, start=1)]
-    lists = {"images": images, "image_class_labels": labels, "train_test_split": halves, "classes": classes}
+    lists = {"images": images, "image_class_labels": labels, "train_test_split": splits, "classes": classes}
     for name, lines in lists.items():
         (root / f"{name}.txt").write_text("\n".join(lines) + "\n")
     return root

@@ -67,7 +67,7 @@ def black_png(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
 @pytest.mark.parametrize("name", ["pets.parquet", "train.parquet", "test.parquet"])
-def test_a_parquet_file_cut_short_stops_at_opening_and_is_named(tmp_path: Path, share: float, name: str) -> None:
+def test_a_parquet_file_truncated_stops_at_opening_and_is_named(tmp_path: Path, share: float, name: str) -> None:
     for half in {"train.parquet", "test.parquet", name} if name != "pets.parquet" else {name}:
         write(tmp_path / half, [0, 1, 2] * 20, names=PETS)
     whole = (tmp_path / name).read_bytes()

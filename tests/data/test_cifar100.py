@@ -89,7 +89,7 @@ def test_the_fine_labels_of_the_hubs_parquet_are_used(tmp_path: Path, files: str
     assert data.test.load([1]).images[0].shape == (10, 12, 3)
 
 
-def test_one_half_alone_is_no_copy(official: Path) -> None:
+def test_one_split_alone_is_not_a_copy(official: Path) -> None:
     (official / "test").unlink()
     with pytest.raises(ValueError, match=r"expected the folder cifar-100-python with .*; found meta, train$"):
         cifar100(official)

@@ -101,7 +101,7 @@ def test_lists_that_make_no_sense_are_named(official: Path, name: str, line: str
         cub200(official)
 
 
-def test_a_wrong_folder_is_told_with_what_was_expected_and_found(official: Path) -> None:
+def test_a_wrong_folder_is_reported_with_what_was_expected_and_found(official: Path) -> None:
     (official / "images.txt").unlink()
     with pytest.raises(
         ValueError, match=r"expected the folder CUB_200_2011 with images/ and .*found classes\.txt, image_"

@@ -79,19 +79,17 @@ def test_a_server_that_cannot_go_on_sends_it_all_again(target: Path) -> None:
     assert server.asked == ["bytes=1000-", "bytes=200000-"]
 
 
-def test_a_server_in_trouble_is_asked_again_once_it_has_sent_something(target: Path) -> None:
+def test_a_server_in_trouble_is_retried_once_it_has_sent_something(target: Path) -> None:
     with serving(StandIn(CONTENT, cuts=[1000], statuses=[200, 503, 503])) as server:
         fetch(server.address, target, MD5, pause=0)
     assert is_whole(target)
     assert len(server.asked) == 4
 
 
-def test_a_server_that_stays_in_trouble_is_given_up_and_what_came_is_kept(target: Path) -> None:
+def test_a_server_that_stays_in_trouble_is_given_up_and_the_received_part_is_stored(target: Path) -> None:
     with (
         serving(StandIn(CONTENT, cuts=[200_000], statuses=[200, *[503] * 9])) as server,
-        pytest.raises(
-            DownloadError, match=r"responds 503.*0\.2 MB are stored and the next attempt resumes from there"
-        ),
+        pytest.raises(DownloadError, match=r"responds 503.*0\.2 MB are stored and the next attempt resumes from there"),
     ):
         fetch(server.address, target, MD5, tries=3, pause=0)
     assert len(server.asked) == 4
@@ -99,7 +97,7 @@ def test_a_server_that_stays_in_trouble_is_given_up_and_what_came_is_kept(target
     assert not target.exists()
 
 
-def test_a_wrong_checksum_is_told_and_the_file_removed(target: Path) -> None:
+def test_a_wrong_checksum_is_reported_and_the_file_removed(target: Path) -> None:
     with (
         serving(StandIn(CONTENT)) as server,
         pytest.raises(DownloadError, match=rf"has the md5 {MD5} instead of 0123, so it was removed"),
@@ -109,7 +107,7 @@ def test_a_wrong_checksum_is_told_and_the_file_removed(target: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-def test_an_answer_that_is_no_file_is_told_at_once(target: Path, status: int) -> None:
+def test_a_response_without_a_file_is_reported_at_once(target: Path, status: int) -> None:
     with (
         serving(StandIn(CONTENT, statuses=[status] * 9)) as server,
         pytest.raises(DownloadError, match=rf"127\.0\.0\.1:\d+ responds {status} ") as caught,
@@ -120,7 +118,7 @@ def test_an_answer_that_is_no_file_is_told_at_once(target: Path, status: int) ->
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_refused_connection_is_told_at_once(target: Path) -> None:
+def test_a_refused_connection_is_reported_at_once(target: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with pytest.raises(DownloadError, match=rf"127\.0\.0\.1:{port} cannot be reached: .*refused"):

@@ -114,23 +114,23 @@ def test_classes_of_one_sample_stay_in_a_task_each(name: str) -> None:
 
 
 @every_protocol
-def test_what_is_told_follows_the_boundaries_unless_asked_otherwise(name: str) -> None:
-    def told(**options: Any) -> tuple[bool, bool]:
+def test_information_given_follows_the_boundaries_unless_requested_otherwise(name: str) -> None:
+    def information(**options: Any) -> tuple[bool, bool]:
         stream = PROTOCOLS[name](_LABELS, tasks=2, **options)
         return stream.boundaries_told, stream.classes_announced
 
     walls = name in ("disjoint", "imbalanced")
-    assert told() == (walls, walls)
-    assert told(boundaries=True) == (True, True)
-    assert told(boundaries=True, announce=False) == (True, False)
-    assert told(boundaries=False) == (False, False)
-    assert told(boundaries=False, announce=False) == (False, False)
+    assert information() == (walls, walls)
+    assert information(boundaries=True) == (True, True)
+    assert information(boundaries=True, announce=False) == (True, False)
+    assert information(boundaries=False) == (False, False)
+    assert information(boundaries=False, announce=False) == (False, False)
 
 
 @every_protocol
-def test_what_is_told_does_not_change_the_order(name: str) -> None:
-    silent, told = (PROTOCOLS[name](_LABELS, tasks=2, boundaries=boundaries) for boundaries in (False, True))
-    assert order(silent) == order(told)
+def test_information_given_does_not_change_the_order(name: str) -> None:
+    silent, informed = (PROTOCOLS[name](_LABELS, tasks=2, boundaries=boundaries) for boundaries in (False, True))
+    assert order(silent) == order(informed)
 
 
 @every_protocol

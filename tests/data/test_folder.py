@@ -57,7 +57,7 @@ def test_a_class_with_test_images_only_is_an_error_that_names_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("here", "missing"), [("train", "test"), ("test", "train")])
-def test_one_half_without_the_other_is_an_error(tmp_path: Path, here: str, missing: str) -> None:
+def test_one_split_without_the_other_is_an_error(tmp_path: Path, here: str, missing: str) -> None:
     fill(tmp_path / here, {"cat": 2})
     fill(tmp_path / "val", {"cat": 2})
     with pytest.raises(ValueError, match=f"has {here}/CLASS folders but no {missing}/CLASS"):
@@ -69,7 +69,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     assert data.class_names == ("boat", "train")
 
 
-def test_one_folder_is_cut_by_the_seed(tmp_path: Path) -> None:
+def test_one_folder_is_split_by_the_seed(tmp_path: Path) -> None:
     fill(tmp_path, {"cat": 10, "dog": 20})
     first, again, other = folder(tmp_path, seed=3), folder(tmp_path, seed=3), folder(tmp_path, seed=4)
     assert Counter(first.test.labels.tolist()) == {0: 2, 1: 4}
@@ -86,7 +86,7 @@ def test_a_seed_draws_the_test_images_it_always_drew(tmp_path: Path) -> None:
     assert data.split.rule == "0.3 of each class, seed 5"
 
 
-def test_a_cut_can_be_kept_in_a_file_and_used_again_elsewhere(tmp_path: Path) -> None:
+def test_a_split_can_be_stored_in_a_file_and_used_again_elsewhere(tmp_path: Path) -> None:
     counts = {"cat": 5, "dog": 5, "cat/deep": 2}
     first = folder(fill(tmp_path / "here", counts), seed=3)
     assert first.split is not None
@@ -98,7 +98,7 @@ def test_a_cut_can_be_kept_in_a_file_and_used_again_elsewhere(tmp_path: Path) ->
         folder(tmp_path / "there", split=str(tmp_path / "split.json"))
 
 
-def test_a_folder_with_halves_has_no_cut_and_takes_no_index_file(tmp_path: Path) -> None:
+def test_a_folder_with_splits_has_no_random_split_and_takes_no_index_file(tmp_path: Path) -> None:
     fill(tmp_path / "train", {"cat": 1})
     fill(tmp_path / "test", {"cat": 1})
     assert folder(tmp_path).split is None

@@ -17,7 +17,7 @@ def test_ten_tasks_of_equally_many_classes_have_the_sizes_of_imagenet_r(classes:
             assert counts.max() - counts.min() <= 1
 
 
-def test_an_image_is_the_same_whenever_and_with_whom_it_is_asked_for() -> None:
+def test_an_image_is_the_same_whenever_and_with_whom_it_is_requested() -> None:
     one, again = generated(side=9).train.load([5, 70, 5]), generated(side=9).train.load([70])
     assert [image.shape for image in one.images] == [(9, 9, 3)] * 3
     assert one.images[0].dtype == np.uint8

@@ -1,3 +1,5 @@
+"""Which files are images, and what becomes of those that cannot be read."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,7 +9,7 @@ import pytest
 from PIL import Image
 
 from prol.data import Loaded
-from prol.data.image_files import FileSplit
+from prol.data.image_files import FileSplit, find_images
 
 
 def load(*paths: Path) -> Loaded:
@@ -40,7 +42,7 @@ def test_broken_images_are_named_with_a_reason_and_the_others_still_come(tmp_pat
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "gif", "bmp", "webp", "tif"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_file_cut_short_anywhere_never_raises(tmp_path: Path, ending: str, share: float) -> None:
+def test_a_file_truncated_anywhere_never_raises(tmp_path: Path, ending: str, share: float) -> None:
     path = tmp_path / f"cut.{ending}"
     speckled().save(path)
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
@@ -48,8 +50,49 @@ def test_a_file_cut_short_anywhere_never_raises(tmp_path: Path, ending: str, sha
     assert len(loaded.images) + len(loaded.unreadable) == 1
 
 
-def test_only_what_is_asked_for_is_decoded(tmp_path: Path) -> None:
+def test_only_what_is_requested_is_decoded(tmp_path: Path) -> None:
     good = tmp_path / "good.png"
     speckled(4).save(good)
     split = FileSplit((tmp_path / "never-there.png", good), np.array([0, 1], dtype=np.int64))
     assert split.load([1]).unreadable == []
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("a.jpg", "b.PNG", "notes.txt", ".hidden.jpg", "deep/er/c.webp", "[x].jpg"):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return Path("photos")
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["photos"], ["[x].jpg", "a.jpg", "b.PNG", "deep/er/c.webp"]),
+        (["photos/b.PNG", "photos/a.jpg"], ["b.PNG", "a.jpg"]),
+        (["photos/*.jpg"], ["[x].jpg", "a.jpg"]),
+        (["photos/**/*.webp"], ["deep/er/c.webp"]),
+        (["photos/d*"], ["deep/er/c.webp"]),
+        (["photos/notes.txt"], ["notes.txt"]),  # named outright, so it is for the decoder to say what it is
+        (["photos/[x].jpg"], ["[x].jpg"]),  # a name that exists is no pattern
+        (["photos/a.jpg", "photos", "photos/a.jpg"], ["a.jpg", "[x].jpg", "b.PNG", "deep/er/c.webp"]),
+    ],
+)
+def test_names_lead_to_images_each_once_in_their_order(photos: Path, names: list[str], found: list[str]) -> None:
+    given = find_images(names)
+    assert list(given.paths) == [photos / name for name in found]
+    assert given.missing == ()
+
+
+def test_names_that_lead_nowhere_are_reported_with_the_reason(photos: Path) -> None:
+    (photos / "empty").mkdir()
+    given = find_images(["photos/empty", "gone.jpg", "photos/*.tif", "/dev/null", "photos/a.jpg"])
+    assert given.paths == (photos / "a.jpg",)
+    assert [name for name, _ in given.missing] == ["photos/empty", "gone.jpg", "photos/*.tif", "/dev/null"]
+    assert [reason.split("(")[0].strip() for _, reason in given.missing] == [
+        "there are no images in this folder",
+        "there is no such file",
+        "there is no such file",
+        "this is not a file",
+    ]

@@ -40,7 +40,7 @@ def paths(split: Split) -> list[str]:
 
 
 @BOTH
-def test_the_official_folder_is_cut_by_the_share_of_the_paper(
+def test_the_official_folder_is_split_by_the_share_of_the_paper(
     tmp_path: Path, opener: Opener, name: str, tested: int
 ) -> None:
     official(tmp_path / name)
@@ -62,7 +62,7 @@ def test_the_official_folder_is_cut_by_the_share_of_the_paper(
 
 
 @BOTH
-def test_the_archive_gives_the_same_halves_as_the_folder(
+def test_the_archive_gives_the_same_splits_as_the_folder(
     tmp_path: Path, opener: Opener, name: str, tested: int
 ) -> None:
     (tmp_path / "downloads").mkdir()
@@ -76,7 +76,7 @@ def test_the_archive_gives_the_same_halves_as_the_folder(
     assert from_archive.split.images_sha256 == from_folder.split.images_sha256
 
 
-def test_the_seed_and_the_share_draw_the_halves_from_all_images_together(tmp_path: Path) -> None:
+def test_the_seed_and_the_share_draw_the_splits_from_all_images_together(tmp_path: Path) -> None:
     official(tmp_path)
     first, again, other = imagenet_a(tmp_path), imagenet_a(tmp_path, seed=0), imagenet_a(tmp_path, seed=1)
     assert paths(first.test) == paths(again.test) != paths(other.test)
@@ -85,7 +85,7 @@ def test_the_seed_and_the_share_draw_the_halves_from_all_images_together(tmp_pat
     assert len(shares) > 1, "every class has the same share: the cut is stratified"
 
 
-def test_the_cut_is_kept_and_can_be_used_again(tmp_path: Path) -> None:
+def test_the_split_is_stored_and_can_be_used_again(tmp_path: Path) -> None:
     data = imagenet_r(official(tmp_path / "imagenet-r"), seed=5)
     assert data.split is not None
     assert (data.split.images, data.split.rule) == (20, "0.2 of all images, seed 5")
@@ -101,7 +101,7 @@ def test_a_share_or_seed_out_of_range_is_refused(tmp_path: Path, share: float, s
 
 
 @BOTH
-def test_halves_that_other_projects_left_are_used_and_noted(
+def test_splits_that_other_projects_left_are_used_and_noted(
     tmp_path: Path, opener: Opener, name: str, tested: int
 ) -> None:
     fill_classes(tmp_path / name / "train", COUNTS)
@@ -117,7 +117,7 @@ def test_halves_that_other_projects_left_are_used_and_noted(
 
 
 @BOTH
-def test_parquet_of_one_split_is_cut(tmp_path: Path, opener: Opener, name: str, tested: int) -> None:
+def test_parquet_of_one_shard_name_is_split(tmp_path: Path, opener: Opener, name: str, tested: int) -> None:
     labels = [name for name, count in COUNTS.items() for _ in range(count)]
     for shard, half in enumerate((labels[:12], labels[12:])):
         path = tmp_path / name / "test" / f"test-0000{shard}-of-00002.parquet"
@@ -129,7 +129,7 @@ def test_parquet_of_one_split_is_cut(tmp_path: Path, opener: Opener, name: str, 
     assert len(data.test.load([0, 1]).images) == 2
 
 
-def test_parquet_of_both_halves_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_parquet_of_both_splits_is_taken_as_it_is(tmp_path: Path) -> None:
     names = {"label": tuple(COUNTS)}
     write_parquet(tmp_path / "train.parquet", {"label": [0, 0, 1, 2]}, names, image="image")
     write_parquet(tmp_path / "test.parquet", {"label": [2, 0]}, names, image="image")
@@ -155,7 +155,7 @@ def test_folders_without_any_image_are_an_error(tmp_path: Path) -> None:
         imagenet_a(tmp_path)
 
 
-def test_a_wrong_folder_is_told_with_what_was_expected_and_found(tmp_path: Path) -> None:
+def test_a_wrong_folder_is_reported_with_what_was_expected_and_found(tmp_path: Path) -> None:
     fill_classes(tmp_path / "mine", {"cat": 1, "dog": 1})
     with pytest.raises(ValueError, match=r"folders named like n01443537;.*imagenet-r\.tar; found cat/, dog/"):
         imagenet_r(tmp_path / "mine")

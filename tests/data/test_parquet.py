@@ -1,4 +1,4 @@
-"""Parquet files: columns, class names, halves, shards, the hub, and images that come right in any order."""
+"""Parquet files: columns, class names, splits, shards, the hub, and images that come right in any order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PETS = ["cat", "dog", "emu"]
 
 
 def values(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> list[int]:
-    """The first colour of each image, by which the miniatures are told apart."""
+    """The first colour of each image, which identifies it."""
     loaded = split.load(indices)
     assert loaded.unreadable == []
     assert loaded.indices.tolist() == list(indices)
@@ -36,7 +36,7 @@ def values(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> list[int
 # Columns, labels and class names
 
 
-def test_one_file_with_named_classes_is_cut_by_the_seed(tmp_path: Path) -> None:
+def test_one_file_with_named_classes_is_split_by_the_seed(tmp_path: Path) -> None:
     path = write(tmp_path / "pets.parquet", [0, 1, 2] * 5, names=PETS)
     data, again, other = parquet(path), parquet(str(path)), parquet(path, seed=1)
     assert data.class_names == ("cat", "dog", "emu")
@@ -140,7 +140,7 @@ def test_an_image_without_bytes_is_read_from_its_path_beside_the_file(tmp_path: 
     ]
 
 
-# Many files, and halves
+# Many files, and splits
 
 
 def test_shards_are_one_collection_in_sorted_order_and_texts_are_joined(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_shards_are_one_collection_in_sorted_order_and_texts_are_joined(tmp_path
         ("train/part/0.parquet", "validation/part/0.parquet"),
     ],
 )
-def test_the_owners_halves_are_taken_as_they_are(tmp_path: Path, train: str, test: str) -> None:
+def test_the_owners_splits_are_taken_as_they_are(tmp_path: Path, train: str, test: str) -> None:
     write(tmp_path / train, [0, 0, 1], names=PETS[:2])
     write(tmp_path / test, [1], [{"bytes": encoded(77), "path": None}], names=PETS[:2])
     data = parquet(tmp_path)
@@ -182,7 +182,7 @@ def test_test_files_go_before_validation_files_which_are_then_named_in_a_note(tm
     )
 
 
-def test_text_labels_of_both_halves_are_numbered_alike(tmp_path: Path) -> None:
+def test_text_labels_of_both_splits_are_numbered_alike(tmp_path: Path) -> None:
     write(tmp_path / "train.parquet", ["cat", "dog", "emu"])
     write(tmp_path / "test.parquet", ["emu", "dog"])
     data = parquet(tmp_path)
@@ -190,7 +190,7 @@ def test_text_labels_of_both_halves_are_numbered_alike(tmp_path: Path) -> None:
     assert data.test.labels.tolist() == [2, 1]
 
 
-def test_train_files_alone_are_cut(tmp_path: Path) -> None:
+def test_train_files_alone_are_split(tmp_path: Path) -> None:
     write(tmp_path / "train-0.parquet", [0] * 5, names=["cat"])
     data = parquet(tmp_path)
     assert (len(data.train.labels), len(data.test.labels)) == (4, 1)
@@ -252,7 +252,7 @@ def test_no_path_a_missing_path_and_an_empty_folder_are_errors_that_show_the_lay
 # Cuts
 
 
-def test_a_cut_can_be_kept_in_a_file_and_used_again(tmp_path: Path) -> None:
+def test_a_split_can_be_stored_in_a_file_and_used_again(tmp_path: Path) -> None:
     write(tmp_path / "pets" / "a.parquet", ["cat", "dog"] * 6)
     write(tmp_path / "pets" / "b.parquet", ["cat", "dog"] * 2)
     first = parquet(tmp_path / "pets", seed=5, test_share=0.3)
@@ -267,7 +267,7 @@ def test_a_cut_can_be_kept_in_a_file_and_used_again(tmp_path: Path) -> None:
         parquet(tmp_path / "pets", split=str(tmp_path / "split.json"))
 
 
-def test_halves_of_the_owner_take_no_index_file(tmp_path: Path) -> None:
+def test_splits_of_the_owner_take_no_index_file(tmp_path: Path) -> None:
     write(tmp_path / "train.parquet", ["cat"])
     write(tmp_path / "test.parquet", ["cat"])
     with pytest.raises(ValueError, match=r"has its own splits, so split='x.json' cannot be used"):
@@ -295,7 +295,7 @@ def test_rows_are_named_by_file_and_number_without_making_all_names(tmp_path: Pa
 # Reading once
 
 
-def test_images_are_read_only_when_the_first_is_asked_for_and_then_never_again(
+def test_images_are_read_only_when_the_first_is_requested_and_then_never_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []

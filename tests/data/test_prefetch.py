@@ -79,7 +79,7 @@ def taken_after(count: int, workers: int, most_bytes: int) -> int:
     return taken
 
 
-def test_nothing_is_taken_before_it_is_asked_for() -> None:
+def test_nothing_is_taken_before_it_is_requested() -> None:
     assert taken_after(0, workers=3, most_bytes=1 << 29) == 0
     assert taken_after(1, workers=0, most_bytes=1 << 29) == 1
     assert taken_after(4, workers=0, most_bytes=1 << 29) == 4

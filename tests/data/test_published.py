@@ -105,7 +105,7 @@ def test_an_archive_that_holds_something_else_is_an_error(tmp_path: Path) -> Non
         found(packed(tmp_path / "photos", tmp_path / "tiny-set.tar"))
 
 
-def test_an_archive_cut_short_leaves_nothing_that_looks_finished(tmp_path: Path, cache: Path) -> None:
+def test_an_archive_truncated_leaves_nothing_that_looks_finished(tmp_path: Path, cache: Path) -> None:
     folder = write_set(tmp_path / "tiny-set")
     (folder / "more.bin").write_bytes(np.random.default_rng(0).bytes(100_000))
     for name in ("tiny-set.tar", "tiny-set.tar.gz"):

@@ -102,8 +102,8 @@ def glyphs(seed: int = 0, data: str | Path | None = None) -> Dataset:
     return Dataset(
         name="glyphs",
         class_names=tuple(str(character) for character in arrays["characters"]),
-        train=_split(masks, TRAIN_PER_CLASS, seed, half=0),
-        test=_split(masks, TEST_PER_CLASS, seed, half=1),
+        train=_split(masks, TRAIN_PER_CLASS, seed, part=0),
+        test=_split(masks, TEST_PER_CLASS, seed, part=1),
         tasks=10,
         licence=GLYPHS_LICENCE,
     )
@@ -121,9 +121,9 @@ def _read_arrays(name: str, data: str | Path | None) -> dict[str, NDArray[Any]]:
         return dict(arrays)
 
 
-def _split(masks: NDArray[np.uint8], per_class: int, seed: int, half: int) -> ArraySplit:
+def _split(masks: NDArray[np.uint8], per_class: int, seed: int, part: int) -> ArraySplit:
     images = [
-        _draw(of_character, per_class, np.random.default_rng([seed, half, label]))
+        _draw(of_character, per_class, np.random.default_rng([seed, part, label]))
         for label, of_character in enumerate(masks)
     ]
     return ArraySplit(np.concatenate(images), np.repeat(np.arange(len(masks), dtype=np.int64), per_class))

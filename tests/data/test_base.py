@@ -29,7 +29,7 @@ class OddOnesBroken:
         return Loaded([np.full((1, 1, 3), i, dtype=np.uint8) for i in good], good, bad)
 
 
-def test_images_in_memory_come_in_the_order_asked_for() -> None:
+def test_images_in_memory_come_in_the_order_requested() -> None:
     loaded = numbered([0, 0, 1, 1]).load([3, 0, 2])
     assert [int(image[0, 0, 0]) for image in loaded.images] == [3, 0, 2]
     assert loaded.indices.tolist() == [3, 0, 2]
@@ -65,7 +65,7 @@ def test_a_limit_below_one_is_refused() -> None:
         data.limited(0)
 
 
-def test_limiting_an_empty_half_leaves_it_empty() -> None:
+def test_limiting_an_empty_split_leaves_it_empty() -> None:
     data = Dataset("one", ("a",), numbered([0]), numbered([]))
     assert data.limited(3).test.labels.tolist() == []
 
