@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.data.base import ArraySplit, Dataset
-from prol.data.published import (
-    IMAGE_FOLDERS,
-    Layout,
-    Published,
-    open_published,
-    parquet_train_and_test,
-    refuse_split,
-)
+from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test, refuse_split
 
 CIFAR100 = Published(
     name="cifar100",

@@ -57,7 +57,11 @@ def folder(
 
 def read_folder(root: Path) -> Collection:
     """The images of `root/CLASS/` by class and then by path; an image's name is its path below `root`."""
-    classes, notes = _classes(root)
+    return collection_of(root, *_classes(root))
+
+
+def collection_of(root: Path, classes: Files, notes: tuple[str, ...]) -> Collection:
+    """The images of these classes, named by their paths below `root`."""
     names = tuple(classes)
     images = _file_split(classes, names)
     return Collection(names, images, [path.relative_to(root).as_posix() for path in images.paths], notes)

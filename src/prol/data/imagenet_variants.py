@@ -6,10 +6,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from prol.data.base import Dataset, note_on_empty
-from prol.data.image_files import FileSplit, is_image
+from prol.data.folder import collection_of
+from prol.data.image_files import is_image
 from prol.data.published import (
     IMAGE_FOLDERS,
     Layout,
@@ -108,12 +107,7 @@ def imagenet_a(
 
 
 def _open(
-    published: Published,
-    data: str | Path | None,
-    seed: int,
-    test_share: float,
-    address: str | None,
-    split: str | None,
+    published: Published, data: str | Path | None, seed: int, test_share: float, address: str | None, split: str | None
 ) -> Dataset:
     """Opens a copy. One without splits is split over all its images, not class by class, as in papers."""
 
@@ -155,11 +149,8 @@ def _classes(root: Path) -> list[Path]:
 
 
 def _read_official(root: Path) -> Collection:
-    found = {path.name: sorted(file.name for file in path.iterdir() if is_image(file.name)) for path in _classes(root)}
-    names = tuple(name for name, files in found.items() if files)
-    if not names:
+    found = {path.name: sorted(file for file in path.iterdir() if is_image(file.name)) for path in _classes(root)}
+    classes = {name: files for name, files in found.items() if files}
+    if not classes:
         raise ValueError(f"the class folders in {root} contain no images: get the data set again")
-    image_names = [f"{name}/{file}" for name in names for file in found[name]]
-    labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(found[name]) for name in names])
-    notes = note_on_empty("classes", [name for name, files in found.items() if not files])
-    return Collection(names, FileSplit(tuple(root / name for name in image_names), labels), image_names, notes)
+    return collection_of(root, classes, note_on_empty("classes", [name for name in found if name not in classes]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from prol.data.base import Dataset, default_tasks, listed, note_on_empty
 from prol.data.download import offline_setting
-from prol.data.parquet_images import ParquetSplit, RowNames
+from prol.data.parquet_images import ParquetSplit, row_names
 from prol.data.parquet_shards import agreed_names, class_numbers, read_shard
 from prol.data.split import Collection, require_split_options, split_collection
 
@@ -81,8 +81,7 @@ def read_parquet(files: Sequence[Path], image_column: str | None = None, label_c
     shards = [read_shard(path, image_column, label_column) for path in files]
     names = agreed_names(shards)
     images = ParquetSplit(shards, class_numbers(shards, names))
-    rows = RowNames([shard.path for shard in shards], [len(shard.labels) for shard in shards])
-    return Collection(names, images, rows, _notes(names, images.labels))
+    return Collection(names, images, row_names(shards), _notes(names, images.labels))
 
 
 def _read_train_and_test(found: Found, image_column: str | None, label_column: str | None) -> Dataset:

@@ -9,7 +9,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, overload
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,39 +54,6 @@ class ParquetSplit:
     def _place(self, index: int) -> tuple[Path, int]:
         shard = int(np.searchsorted(self._starts, index, side="right")) - 1
         return self._shards[shard].path, index - int(self._starts[shard])
-
-
-class RowNames(Sequence[str]):
-    """A name for every row, such as "train-0.parquet#12", made on demand; folders common to all files are left out.
-
-    >>> names = RowNames([Path("birds/a.parquet"), Path("birds/more/b.parquet")], [2, 1])
-    >>> list(names)
-    ['a.parquet#0', 'a.parquet#1', 'more/b.parquet#0']
-    """
-
-    def __init__(self, files: Sequence[Path], rows: Sequence[int]) -> None:
-        places = [Path(os.path.abspath(path)) for path in files]
-        shared = os.path.commonpath([place.parent for place in places])
-        self._files = [place.relative_to(shared).as_posix() for place in places]
-        self._starts = np.cumsum([0, *rows])
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = index + len(self) if index < 0 else index
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {index} of {len(self)}")
-        file = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return f"{self._files[file]}#{row - int(self._starts[file])}"
 
 
 class Spool:
@@ -166,6 +133,20 @@ def _no_space(written: int, error: OSError) -> OSError:
         f"the images could not be copied after {written / 1e6:.0f} MB ({error.strerror}): free space in "
         f"{cache_root()}, or set XDG_CACHE_HOME to a folder on a larger disk",
     )
+
+
+def row_names(shards: Sequence[Shard]) -> Iterator[str]:
+    """A name for every row, such as "train-0.parquet#12"; folders common to all files are left out.
+
+    >>> shards = [Shard(Path("birds", name), "image", np.zeros(2)) for name in ("a.parquet", "more/b.parquet")]
+    >>> list(row_names(shards))
+    ['a.parquet#0', 'a.parquet#1', 'more/b.parquet#0', 'more/b.parquet#1']
+    """
+    places = [Path(os.path.abspath(shard.path)) for shard in shards]
+    shared = os.path.commonpath([place.parent for place in places])
+    for shard, place in zip(shards, places, strict=True):
+        name = place.relative_to(shared).as_posix()
+        yield from (f"{name}#{row}" for row in range(len(shard.labels)))
 
 
 def _records(shards: Sequence[Shard]) -> Iterator[bytes]:

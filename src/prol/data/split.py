@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,21 +22,13 @@ _DEVELOPMENT_PARTS = 5
 class Collection:
     """Images in a fixed order, not yet split into train and test.
 
-    Parameters
-    ----------
-    class_names
-        The name of each class number.
-    images
-        Every image with its label.
-    image_names
-        One stable name per image, such as "CLASS/file.jpg" or "shard.parquet#row". An index file refers to these names.
-    notes
-        Sentences that a user should read, such as one that lists classes without images.
+    `image_names`, read once, has a stable name per image, such as "CLASS/file.jpg" or "shard.parquet#row". An index
+    file is bound to these names.
     """
 
     class_names: tuple[str, ...]
     images: Split
-    image_names: Sequence[str]
+    image_names: Iterable[str]
     notes: tuple[str, ...] = ()
 
 
@@ -102,7 +94,7 @@ def require_split_options(test_share: float, seed: int) -> None:
         raise ValueError(f"seed must be 0 or more, got {seed}")
 
 
-def names_sha256(names: Sequence[str]) -> str:
+def names_sha256(names: Iterable[str]) -> str:
     """One digest of the names in their order.
 
     >>> names_sha256(["a", "b"])[:8], names_sha256(["b", "a"])[:8]
@@ -168,10 +160,7 @@ def development(dataset: Dataset) -> Dataset:
         "the test images are not touched"
     )
     return replace(
-        dataset,
-        train=Subset(dataset.train, train),
-        test=Subset(dataset.train, test),
-        notes=(*dataset.notes, note),
+        dataset, train=Subset(dataset.train, train), test=Subset(dataset.train, test), notes=(*dataset.notes, note)
     )
 
 

@@ -20,7 +20,7 @@ from prol.backbones.opening import require_precision
 from prol.data import Dataset
 from prol.data.split import development
 from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
-from prol.data.streams.assembly import require_class_order
+from prol.data.streams.builder import require_class_order
 from prol.evaluation import Told
 from prol.learner import Learner
 from prol.options import bind_arguments, own_arguments

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prol.data.streams.assembly import (
-    ClassOrder,
-    assemble,
-    draw,
-    own_tasks,
-    samples_by_class,
-    shuffle_within_tasks,
-)
+from prol.data.streams.builder import ClassOrder, StreamBuilder
 from prol.data.streams.stream import Ints, Labels, Stream
 
 
@@ -106,14 +99,13 @@ def iblurry(
     """
     _require_percent("disjoint", disjoint)
     _require_percent("minor", minor)
-    drawn = draw(labels, tasks, chunk, seed, class_order)
-    groups = np.array_split(drawn.classes, tasks)
+    builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
+    groups = np.array_split(builder.classes, tasks)
     alone = portions([len(group) for group in groups], disjoint)
     mixed = np.concatenate([group[count:] for group, count in zip(groups, alone, strict=True)])
-    by_class = samples_by_class(drawn.numbers, mixed)
-    places = _spread_evenly(own_tasks(drawn.numbers, groups), by_class, tasks, minor, drawn.of_places)
-    samples = shuffle_within_tasks(places, tasks, drawn.of_samples)
-    return assemble(samples, groups, chunk, boundaries, announce)
+    by_class = builder.samples_by_class(mixed)
+    places = _spread_evenly(builder.own_tasks(groups), by_class, tasks, minor, builder.random)
+    return builder.build(builder.shuffled(places), groups)
 
 
 def siblurry(
@@ -158,17 +150,16 @@ def siblurry(
     """
     _require_percent("disjoint", disjoint)
     _require_percent("minor", minor)
-    drawn = draw(labels, tasks, chunk, seed, class_order)
-    count = len(drawn.classes)
+    builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
+    count = len(builder.classes)
     alone = int(portions([count], disjoint)[0])
-    numbers = np.stack([_random_sizes(kind, tasks, drawn.of_places) for kind in (alone, count - alone)])
+    numbers = np.stack([_random_sizes(kind, tasks, builder.random) for kind in (alone, count - alone)])
     _fill_empty_tasks(numbers)
-    groups = np.split(drawn.classes, np.cumsum(numbers.sum(axis=0))[:-1])
+    groups = np.split(builder.classes, np.cumsum(numbers.sum(axis=0))[:-1])
     mixed = np.concatenate([group[of_task:] for group, of_task in zip(groups, numbers[0], strict=True)])
-    by_class = samples_by_class(drawn.numbers, mixed)
-    places = _scatter(own_tasks(drawn.numbers, groups), by_class, tasks, minor, drawn.of_places)
-    samples = shuffle_within_tasks(places, tasks, drawn.of_samples)
-    return assemble(samples, groups, chunk, boundaries, announce)
+    by_class = builder.samples_by_class(mixed)
+    places = _scatter(builder.own_tasks(groups), by_class, tasks, minor, builder.random)
+    return builder.build(builder.shuffled(places), groups)
 
 
 def portions(sizes: Sequence[int] | Ints, percent: float) -> Ints:

@@ -7,15 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from prol.data.streams.assembly import (
-    LEFT_OUT,
-    ClassOrder,
-    assemble,
-    draw,
-    own_tasks,
-    samples_by_class,
-    shuffle_within_tasks,
-)
+from prol.data.streams.builder import LEFT_OUT, ClassOrder, StreamBuilder
 from prol.data.streams.stream import Labels, Stream
 
 
@@ -59,13 +51,12 @@ def disjoint(
     >>> [(chunk.task, len(chunk.indices)) for chunk in stream.chunks]
     [(0, 3), (0, 1), (1, 2)]
     """
-    drawn = draw(labels, tasks, chunk, seed, class_order)
-    classes = drawn.classes
+    builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
+    classes = builder.classes
     if drop_surplus:
         classes = classes[: len(classes) // tasks * tasks]
     groups = np.array_split(classes, tasks)
-    samples = shuffle_within_tasks(own_tasks(drawn.numbers, groups), tasks, drawn.of_samples)
-    return assemble(samples, groups, chunk, boundaries, announce)
+    return builder.build(builder.shuffled(builder.own_tasks(groups)), groups)
 
 
 def imbalanced(
@@ -106,15 +97,14 @@ def imbalanced(
         raise ValueError(f"ratio must be a number of at least 1, largest class over smallest, got {ratio}")
     if ranks not in ("shuffled", "label"):
         raise ValueError(f"unknown ranks {ranks!r}: use 'shuffled' or 'label'")
-    drawn = draw(labels, tasks, chunk, seed, class_order)
-    groups = np.array_split(drawn.classes, tasks)
-    ranked = np.sort(drawn.classes)
+    builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
+    groups = np.array_split(builder.classes, tasks)
+    ranked = np.sort(builder.classes)
     if ranks == "shuffled":
-        ranked = drawn.of_places.permutation(ranked)
-    places = own_tasks(drawn.numbers, groups)
-    for rank, of_class in enumerate(samples_by_class(drawn.numbers, ranked)):
+        ranked = builder.random.permutation(ranked)
+    places = builder.own_tasks(groups)
+    for rank, of_class in enumerate(builder.samples_by_class(ranked)):
         share = ratio ** (-rank / max(1, len(ranked) - 1))
         count = max(1, math.floor(len(of_class) * share + 0.5))
-        places[drawn.of_places.permutation(of_class)[count:]] = LEFT_OUT
-    samples = shuffle_within_tasks(places, tasks, drawn.of_samples)
-    return assemble(samples, groups, chunk, boundaries, announce)
+        places[builder.random.permutation(of_class)[count:]] = LEFT_OUT
+    return builder.build(builder.shuffled(places), groups)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.data.streams.assembly import ClassOrder, assemble, draw, own_tasks, shuffle_within_tasks
+from prol.data.streams.builder import ClassOrder, StreamBuilder
 from prol.data.streams.stream import Labels, Stream
 
 Floats = NDArray[np.float64]
@@ -64,20 +64,20 @@ def gradual(
         raise ValueError(f"width must be from 0 to 1, a share of a task's length, got {width}")
     if shape not in ("linear", "sigmoid"):
         raise ValueError(f"unknown shape {shape!r}: use 'linear' or 'sigmoid'")
-    drawn = draw(labels, tasks, chunk, seed, class_order)
-    groups = np.array_split(drawn.classes, tasks)
-    samples = shuffle_within_tasks(own_tasks(drawn.numbers, groups), tasks, drawn.of_samples)
+    builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
+    groups = np.array_split(builder.classes, tasks)
+    samples = builder.shuffled(builder.own_tasks(groups))
     sizes = np.array([len(of_task) for of_task in samples])
     ends = np.cumsum(sizes)
     # By the shorter neighbour: transitions never overlap, and a task gains after a boundary what it loses before it.
     halves = np.concatenate([[0.0], width / 2 * np.minimum(sizes[:-1], sizes[1:]), [0.0]])
     quantile = np.sqrt if shape == "linear" else _sigmoid_quantile
     times = [
-        ends[task] - size + _times(size, halves[task], halves[task + 1], quantile, drawn.of_places)
+        ends[task] - size + _times(size, halves[task], halves[task + 1], quantile, builder.random)
         for task, size in enumerate(sizes.tolist())
     ]
     ordered = np.concatenate(samples)[np.argsort(np.concatenate(times), kind="stable")]
-    return assemble(np.split(ordered, ends[:-1]), groups, chunk, boundaries, announce)
+    return builder.build(np.split(ordered, ends[:-1]), groups)
 
 
 def _times(
