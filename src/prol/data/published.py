@@ -56,7 +56,7 @@ class Published:
 class Layout:
     """One form of a copy on disk: a description, a test for it, and a reader."""
 
-    words: str
+    description: str
     fits: Callable[[Path], bool]
     read: Callable[[Path], Dataset]
 
@@ -257,7 +257,7 @@ def _advice(published: Published, problem: str) -> str:
 
 
 def _refuse(published: Published, layouts: Sequence[Layout], place: Path) -> NoReturn:
-    expected = "; or ".join([*(layout.words for layout in layouts), f"the file {published.archive}"])
+    expected = "; or ".join([*(layout.description for layout in layouts), f"the file {published.archive}"])
     if not place.exists():
         raise FileNotFoundError(f"no folder {str(place)!r} to read {published.name!r} from: expected {expected}")
     if place.is_file():

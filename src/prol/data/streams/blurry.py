@@ -104,8 +104,8 @@ def iblurry(
     alone = portions([len(group) for group in groups], disjoint)
     mixed = np.concatenate([group[count:] for group, count in zip(groups, alone, strict=True)])
     by_class = builder.samples_by_class(mixed)
-    places = _spread_evenly(builder.own_tasks(groups), by_class, tasks, minor, builder.random)
-    return builder.build(builder.shuffled(places), groups)
+    task_of = _spread_evenly(builder.own_tasks(groups), by_class, tasks, minor, builder.random)
+    return builder.build(builder.shuffled(task_of), groups)
 
 
 def siblurry(
@@ -158,8 +158,8 @@ def siblurry(
     groups = np.split(builder.classes, np.cumsum(numbers.sum(axis=0))[:-1])
     mixed = np.concatenate([group[of_task:] for group, of_task in zip(groups, numbers[0], strict=True)])
     by_class = builder.samples_by_class(mixed)
-    places = _scatter(builder.own_tasks(groups), by_class, tasks, minor, builder.random)
-    return builder.build(builder.shuffled(places), groups)
+    task_of = _scatter(builder.own_tasks(groups), by_class, tasks, minor, builder.random)
+    return builder.build(builder.shuffled(task_of), groups)
 
 
 def portions(sizes: Sequence[int] | Ints, percent: float) -> Ints:
@@ -181,7 +181,7 @@ def _require_percent(name: str, value: float) -> None:
 
 
 def _spread_evenly(
-    places: Ints, samples: Sequence[Ints], tasks: int, minor: float, random: np.random.Generator
+    task_of: Ints, samples: Sequence[Ints], tasks: int, minor: float, random: np.random.Generator
 ) -> Ints:
     """Moves `minor` percent of the samples of each class to the other tasks, round robin.
 
@@ -189,15 +189,15 @@ def _spread_evenly(
     continues from class to class, so that the tasks receive equal numbers overall.
     """
     if tasks == 1:
-        return places
+        return task_of
     sizes = np.array([len(of_class) for of_class in samples], dtype=np.int64)
     circle = random.permutation(tasks)
     moved = 0
     for of_class, count in zip(samples, np.minimum(portions(sizes, minor), sizes - 1).tolist(), strict=True):
-        others = circle[circle != places[of_class[0]]]
-        places[random.permutation(of_class)[:count]] = others[(moved + np.arange(count)) % len(others)]
+        others = circle[circle != task_of[of_class[0]]]
+        task_of[random.permutation(of_class)[:count]] = others[(moved + np.arange(count)) % len(others)]
         moved += count
-    return places
+    return task_of
 
 
 def _random_sizes(count: int, tasks: int, random: np.random.Generator) -> Ints:
@@ -215,13 +215,13 @@ def _fill_empty_tasks(numbers: Ints) -> None:
         numbers[kind, task] += 1
 
 
-def _scatter(places: Ints, samples: Sequence[Ints], tasks: int, minor: float, random: np.random.Generator) -> Ints:
+def _scatter(task_of: Ints, samples: Sequence[Ints], tasks: int, minor: float, random: np.random.Generator) -> Ints:
     """Moves `minor` percent of all samples of the blurry classes, each to another task drawn independently."""
     if tasks == 1 or not samples:
-        return places
+        return task_of
     # The first of each class in a random order is the one that stays.
     free = np.concatenate([random.permutation(of_class)[1:] for of_class in samples])
     count = int(portions([len(free) + len(samples)], minor)[0])
     moved = random.permutation(free)[:count]
-    places[moved] = (places[moved] + random.integers(1, tasks, size=len(moved))) % tasks
-    return places
+    task_of[moved] = (task_of[moved] + random.integers(1, tasks, size=len(moved))) % tasks
+    return task_of

@@ -76,9 +76,9 @@ class StreamBuilder:
         first, last = np.searchsorted(ordered, classes, "left"), np.searchsorted(ordered, classes, "right")
         return [by_number[i:j] for i, j in zip(first, last, strict=True)]
 
-    def shuffled(self, places: Ints) -> list[Ints]:
-        """The samples of each task in random order; `places[i]` is the task of sample i."""
-        return [self._of_samples.permutation(np.flatnonzero(places == task)) for task in range(self._tasks)]
+    def shuffled(self, task_of: Ints) -> list[Ints]:
+        """The samples of each task in random order; `task_of[i]` is the task of sample i."""
+        return [self._of_samples.permutation(np.flatnonzero(task_of == task)) for task in range(self._tasks)]
 
     def build(self, samples: Sequence[Ints], groups: Sequence[Ints]) -> Stream:
         """Divides the ordered samples of each task into chunks; the last chunk of a task may be smaller."""

@@ -102,9 +102,9 @@ def imbalanced(
     ranked = np.sort(builder.classes)
     if ranks == "shuffled":
         ranked = builder.random.permutation(ranked)
-    places = builder.own_tasks(groups)
+    task_of = builder.own_tasks(groups)
     for rank, of_class in enumerate(builder.samples_by_class(ranked)):
         share = ratio ** (-rank / max(1, len(ranked) - 1))
         count = max(1, math.floor(len(of_class) * share + 0.5))
-        places[builder.random.permutation(of_class)[count:]] = LEFT_OUT
-    return builder.build(builder.shuffled(places), groups)
+        task_of[builder.random.permutation(of_class)[count:]] = LEFT_OUT
+    return builder.build(builder.shuffled(task_of), groups)

@@ -61,9 +61,9 @@ def summarise_tasks(stream: Stream, labels: Labels) -> tuple[TaskSummary, ...]:
     summaries = []
     for task, own in enumerate(stream.task_classes):
         chunks = [numbers[chunk.indices] for chunk in stream.chunks if chunk.task == task]
-        met = np.concatenate([numbers[:0], *chunks])
-        foreign = float(np.mean(~np.isin(met, own))) if len(met) else 0.0
-        summaries.append(TaskSummary(len(met), len(chunks), len(own), len(np.unique(met)), foreign))
+        present = np.concatenate([numbers[:0], *chunks])
+        foreign = float(np.mean(~np.isin(present, own))) if len(present) else 0.0
+        summaries.append(TaskSummary(len(present), len(chunks), len(own), len(np.unique(present)), foreign))
     return tuple(summaries)
 
 
