@@ -13,10 +13,9 @@ from small_streams import pictures
 import prol
 from prol import registry
 from prol.backbones import ResNet
-from prol.testing.stream import difference
+from prol.engine.step import Later, LossWatch
 from prol.methods.replay.learner import ReplayLearner
-from prol.engine.step import Later
-from prol.engine.step import LossWatch
+from prol.testing.stream import difference
 
 KINDS = [0, 1, 2]
 REPLAY = [name for name in METHODS if issubclass(registry.method(name), ReplayLearner)]
