@@ -38,7 +38,7 @@ def imported(tree: ast.AST, known: dict[str, Path]) -> set[str]:
             names |= found
             if len(found) < len(inner):
                 names.add(node.module)
-    return names & known.keys()
+    return (names & known.keys()) - {PACKAGE}  # the root only lists names
 
 
 def closure(start: str, graph: dict[str, set[str]]) -> set[str]:

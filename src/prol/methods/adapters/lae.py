@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Pixels, ViT, require_vit
-from prol.class_rows import AGAINST_IT, AVERAGED
+from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from prol.backbones import Pixels, Staged, ViT, stage_evaluation
-from prol.class_rows import Combine
+from prol.classes import Combine
 from prol.engine.adam import Adam, gathered_rows, part_gradients
 from prol.engine.captured import Captured
 from prol.engine.losses import clip_together
