@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Pixels, Staged, ViT, render, stage_evaluation
-from prol.backbones.preprocess import split_staged, stage_training
+from prol.backbones.images import Pixels
+from prol.backbones.preprocess import Augment, Staged, render, split_staged, stage_evaluation, stage_training
 from prol.backbones.upload import upload
+from prol.backbones.vit import ViT
 from prol.classes import Combine
 from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
 from prol.engine.losses import Mask, clip_together

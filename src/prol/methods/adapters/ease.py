@@ -10,7 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels, ViT, require_vit
+from prol.backbones.images import Pixels
+from prol.backbones.vit import ViT, require_vit
 from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels
+from prol.backbones.images import Pixels
 from prol.backbones.preprocess import training_input
 from prol.backbones.upload import upload
 from prol.engine.captured import FrozenPass

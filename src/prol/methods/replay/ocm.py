@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones import ResNet
+from prol.backbones.resnet import ResNet
 from prol.classes import Combine
 from prol.engine.heads import LinearHead
 from prol.methods.replay.contrast import Contrast, ContrastOptions, Seen, class_contrast, same_class
