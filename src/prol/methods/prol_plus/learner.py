@@ -143,7 +143,7 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs, rows = self.evaluation_input(pixels), upload(rows, self.backbone.device)
+        rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
         o, report = self.options, {}
         if self.tuning.over:
             blocks = self.encode(inputs)
