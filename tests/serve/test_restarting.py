@@ -42,7 +42,7 @@ def test_what_was_acknowledged_is_there_after_a_stop_and_keys_are_remembered(
     folder = tmp_path / "model"
     with running(nursery, folder, *new, "--checkpoints", "3") as server, server.client() as client:
         first = learn(client, [picture(1), picture(2)], ["cat", "dog"], key="k").json()
-        assert "another server is at work" in refused_start(nursery, folder)
+        assert "another server is running" in refused_start(nursery, folder)
         eventually(lambda: predict(client, picture(1))["version"] >= 1)
         [one] = predict(client, picture(1))["predictions"]
         late = {"labels": [{"id": one["id"], "label": "cat"}, {"id": "none", "label": "dog"}]}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from prol.serve.budget import Budget, Share
-from prol.serve.journal import Flow
-from prol.serve.pending import Pending, Waiting
-from prol.serve.refusals import Refusal
-from prol.serve.tokens import Tokens, read_token
+from prol.serve.errors import RequestError
+from prol.serve.monitoring import Throughput
+from prol.serve.pending import Pending, PendingImage
+from prol.serve.security import Tokens, read_token
+from prol.serve.uploads import MemoryBudget, Reservation
 
 
 class Clock:
@@ -21,8 +21,8 @@ class Clock:
         return self.now
 
 
-def waiting(size: int = 10, predicted: str | int = "cat") -> Waiting:
-    return Waiting(b"x" * size, predicted, None, frozenset())
+def waiting(size: int = 10, predicted: str | int = "cat") -> PendingImage:
+    return PendingImage(b"x" * size, predicted, None, frozenset())
 
 
 def test_waiting_images_expire() -> None:
@@ -75,7 +75,7 @@ def test_ids_cannot_be_guessed_from_others() -> None:
 
 def test_a_minute_is_looked_back() -> None:
     clock = Clock()
-    flow = Flow(clock)
+    flow = Throughput(clock)
     clock.now += 100
     flow.add(60)
     flow.add(60)
@@ -85,15 +85,14 @@ def test_a_minute_is_looked_back() -> None:
 
 
 def test_memory_is_given_back_as_a_whole() -> None:
-    budget = Budget(10)
-    first, second = Share(budget), Share(budget)
-    first.take(4)
-    first.take(5)
-    with pytest.raises(Refusal, match="hands full"):
-        second.take(2)
-    first.end()
-    second.take(10)
-    second.end()
+    budget = MemoryBudget(10)
+    with Reservation(budget) as second:
+        with Reservation(budget) as first:
+            first.take(4)
+            first.take(5)
+            with pytest.raises(RequestError, match="no memory left"):
+                second.take(2)
+        second.take(10)
     assert budget.taken == 0
 
 
