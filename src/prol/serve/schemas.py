@@ -141,7 +141,7 @@ class RankedLabel(BaseModel):
     probability: float
 
 
-class PredictedImage(BaseModel):
+class Prediction(BaseModel):
     id: str
     labels: list[RankedLabel]
     unknown: float | None
@@ -150,7 +150,7 @@ class PredictedImage(BaseModel):
 class Predicted(BaseModel):
     version: int
     expires_in: float
-    predictions: list[PredictedImage]
+    predictions: list[Prediction]
 
 
 class ClassCount(BaseModel):

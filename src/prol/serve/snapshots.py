@@ -22,7 +22,7 @@ from prol.serve.uploads import Pixels
 
 
 @dataclass(frozen=True)
-class Prediction:
+class ImagePrediction:
     """Of one image: its labels, best first; its familiarity, and the score for an unknown class that follows from it.
 
     Both are None where the method has no familiarity; `unknown` also while there is too little to calibrate on.
@@ -45,13 +45,13 @@ class Snapshot:
         # Solves now what the method would solve at the first prediction, so that no client waits for it.
         self.predict([np.zeros((8, 8, 3), dtype=np.uint8)], top=1)
 
-    def predict(self, images: Sequence[Pixels], top: int) -> list[Prediction]:
+    def predict(self, images: Sequence[Pixels], top: int) -> list[ImagePrediction]:
         scores, familiarity = self._learner.predict_with_familiarity(list(images))
         labels = ranked(scores, self._learner.classes, top)
         unknown = None if familiarity is None else self._novelty.unknown(familiarity)
         nothing = [None] * len(images)
         rows = (nothing if values is None else values.tolist() for values in (familiarity, unknown))
-        return [Prediction(*row) for row in zip(labels, *rows, strict=True)]
+        return [ImagePrediction(*row) for row in zip(labels, *rows, strict=True)]
 
     def familiarity(self, images: Sequence[Pixels]) -> Tensor | None:
         """`[N]`, higher meaning more like what was learnt; None where the method has none, or has learnt nothing."""

@@ -1,8 +1,12 @@
-"""Parts of the service that need no server: waiting images, tokens, flows."""
+"""Parts of the service that need no server."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +14,8 @@ from prol.serve.errors import RequestError
 from prol.serve.monitoring import Throughput
 from prol.serve.pending import Pending, PendingImage
 from prol.serve.security import Tokens, read_token
+from prol.serve.server import listen
+from prol.serve.store import Records
 from prol.serve.uploads import MemoryBudget, Reservation
 
 
@@ -21,38 +27,38 @@ class Clock:
         return self.now
 
 
-def waiting(size: int = 10, predicted: str | int = "cat") -> PendingImage:
+def image(size: int = 10, predicted: str | int = "cat") -> PendingImage:
     return PendingImage(b"x" * size, predicted, None, frozenset())
 
 
-def test_waiting_images_expire() -> None:
+def test_pending_images_expire() -> None:
     clock = Clock()
     pending = Pending(10, 1000, 60, clock)
-    [first] = pending.add([waiting()])
+    [first] = pending.add([image()])
     clock.now += 30
-    [second] = pending.add([waiting()])
+    [second] = pending.add([image()])
     clock.now += 30
     assert pending.amounts() == (1, 10)
     assert list(pending.claim([first, second])) == [second]
     assert pending.amounts() == (0, 0)
 
 
-def test_the_oldest_make_way_for_number_and_for_bytes() -> None:
+def test_the_oldest_are_dropped_by_number_and_by_bytes() -> None:
     pending = Pending(3, 100, 60, Clock())
-    ids = pending.add([waiting() for _ in range(5)])
+    ids = pending.add([image() for _ in range(5)])
     assert list(pending.claim(ids)) == ids[2:]
-    ids = pending.add([waiting(60), waiting(60)])
+    ids = pending.add([image(60), image(60)])
     assert list(pending.claim(ids)) == ids[1:]
-    assert pending.claim(pending.add([waiting(101)])) == {}
+    assert pending.claim(pending.add([image(101)])) == {}
 
 
 def test_what_is_given_back_keeps_its_deadline() -> None:
     clock = Clock()
     pending = Pending(10, 1000, 60, clock)
-    [early] = pending.add([waiting()])
+    [early] = pending.add([image()])
     claimed = pending.claim([early])
     clock.now += 59
-    pending.add([waiting()])
+    pending.add([image()])
     pending.give_back(claimed)
     assert pending.amounts() == (2, 20)
     clock.now += 1
@@ -60,20 +66,20 @@ def test_what_is_given_back_keeps_its_deadline() -> None:
     assert pending.claim([early]) == {}
 
 
-def test_a_class_with_another_name_is_still_what_was_predicted() -> None:
+def test_a_renamed_class_is_still_the_predicted_one() -> None:
     pending = Pending(10, 1000, 60, Clock())
-    ids = pending.add([waiting(predicted="1"), waiting(predicted=1)])
+    ids = pending.add([image(predicted="1"), image(predicted=1)])
     pending.rename(1, "one")
     assert [entry.predicted for _, entry in pending.claim(ids).values()] == ["1", "one"]
 
 
 def test_ids_cannot_be_guessed_from_others() -> None:
-    ids = Pending(1000, 10**6, 60).add([waiting()] * 100)
+    ids = Pending(1000, 10**6, 60).add([image()] * 100)
     assert len(set(ids)) == 100
     assert all(len(name) == 22 for name in ids)
 
 
-def test_a_minute_is_looked_back() -> None:
+def test_throughput_covers_the_last_minute() -> None:
     clock = Clock()
     flow = Throughput(clock)
     clock.now += 100
@@ -132,3 +138,41 @@ def test_a_file_wins_over_the_environment(tmp_path: Path) -> None:
     assert read_token(None, "X", {}) is None
     with pytest.raises(ValueError, match="holds no token"):
         read_token(None, "X", {"X": "two words"})
+
+
+def test_accepted_connections_have_nodelay() -> None:
+    """asyncio sets it only for sockets that say they are TCP; without it each kept-alive request waits 40 ms."""
+
+    async def nodelay() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted = writer.get_extra_info("socket")
+            found.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = listen("127.0.0.1", 0)
+        async with await asyncio.start_server(accept, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.close()
+            return await found
+
+    assert asyncio.run(nodelay())
+
+
+def test_records_of_the_first_version_are_read_and_written_alike() -> None:
+    """The keys of a checkpoint's records, as services that run today have written them."""
+    stored: dict[str, Any] = {
+        "images_learnt": 7,
+        "answered": 3,
+        "correct": 2,
+        "recent": [[2, 1], [1, 1]],
+        "answers": [["key hash", "content hash", {"learnt": 2, "repeated": False, "version": 4, "classes": 1}]],
+        "novelty": {"observed": 1, "values": [0.5], "weights": [1.0]},
+        "artifact": ["sha256"],
+        "operations": [{"what": "renamed", "classes": 1}],
+        "to_write_out": True,
+    }
+    records = Records.from_json(stored)
+    assert (records.answers["key hash"][0], records.recent[0]) == ("content hash", (2, 1))
+    assert json.loads(json.dumps(records.to_json())) == stored
