@@ -145,6 +145,7 @@ def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
     require_clean(page, base_url)
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_several_images_are_taught_at_once_and_a_class_is_removed_with_a_report(
     page: WebDriver, base_url: str, tmp_path: Path
@@ -172,6 +173,7 @@ def test_several_images_are_taught_at_once_and_a_class_is_removed_with_a_report(
     require_clean(page, base_url)
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_a_prediction_the_service_has_forgotten_is_taught_with_its_file(page: WebDriver) -> None:
     hand_over(page, "drop", {"leaf.png": picture("green")})
@@ -214,6 +216,7 @@ def test_names_are_text_and_never_markup(page: WebDriver, base_url: str) -> None
     require_clean(page, base_url)
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_a_file_that_is_no_image_is_refused_with_a_message_beside_the_others(page: WebDriver) -> None:
     hand_over(page, "drop", {"broken.png": b"this is no picture", "sea.png": picture("teal")})
@@ -223,6 +226,7 @@ def test_a_file_that_is_no_image_is_refused_with_a_message_beside_the_others(pag
     assert all("422" in error or "415" in error for error in console_errors(page))
 
 
+@pytest.mark.slow
 @in_a_browser
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_shows_everything_without_scrolling_sideways(page: WebDriver, dark: bool) -> None:
@@ -238,6 +242,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: WebDriver, da
         show_as(page, (1280, 900), dark=False)
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_the_token_is_asked_for_and_stored_for_this_tab_only(
     chromium: WebDriver, nursery: Nursery, tmp_path: Path

@@ -13,7 +13,7 @@ from serve.running import Nursery, learn, picture, running
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [10, pytest.param(150, marks=pytest.mark.slow)])
 def test_no_request_that_the_schema_allows_is_a_server_error(
     nursery: Nursery, small_vit: str, tmp_path: Path, examples: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""The writer by itself: groups, failures that nobody foresaw, and what readers see."""
+"""The writer by itself: batches, unexpected failures, and snapshots."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_a_step_that_fails_half_way_leaves_no_trace_and_spares_the_others(
     writer: Writer, tiny: ViT, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = [chunk("cat"), chunk("mouse", 2)]
-    told = outcomes(writer, good[0], chunk("owl", 3), good[1])
-    assert told[1] == (500, "internal")
+    found = outcomes(writer, good[0], chunk("owl", 3), good[1])
+    assert found[1] == (500, "internal")
     assert "half way" in caplog.text
-    assert [one["learnt"] for one in (told[0], told[2])] == [1, 2]
+    assert [one["learnt"] for one in (found[0], found[2])] == [1, 2]
     expected = prol.create("ncm", tiny)
     for one in good:
         expected.learn(one.pictures, one.labels)
@@ -115,15 +115,15 @@ def test_the_same_key_twice_in_a_group_counts_once(writer: Writer) -> None:
 
 def test_a_refused_request_does_not_use_up_its_key(writer: Writer) -> None:
     bad = Learn([np.zeros((8, 8, 3), dtype=np.uint8)], ["a", "b"], Key.of("k", "x"))
-    told = outcomes(writer, bad, chunk("cat", key="k"))
-    assert told[0] == (422, "not_learnt")
-    assert told[1]["repeated"] is False
+    found = outcomes(writer, bad, chunk("cat", key="k"))
+    assert found[0] == (422, "not_learnt")
+    assert found[1]["repeated"] is False
 
 
 def test_only_the_last_keys_are_remembered(writer: Writer) -> None:
     outcomes(writer, *[chunk("cat", key=str(number)) for number in range(5)])
-    kept = [Key.of(str(number), "").name for number in (2, 3, 4)]
-    assert list(writer.committed.records.answers) == kept
+    newest = [Key.of(str(number), "").name for number in (2, 3, 4)]
+    assert list(writer.committed.records.answers) == newest
 
 
 def late(ids: list[str], labels: list[Any], pending: Pending, budget: int = 10**9, **limits: Any) -> LateLabels:
@@ -134,7 +134,7 @@ def late(ids: list[str], labels: list[Any], pending: Pending, budget: int = 10**
     ("budget", "limits", "refusal"),
     [(10**9, {"request_pixels": 2000}, (422, "too_many_pixels")), (5000, {}, (413, "too_large"))],
 )
-def test_late_labels_are_held_to_the_limits_of_other_lessons(
+def test_late_labels_obey_the_limits_of_other_chunks(
     writer: Writer, budget: int, limits: dict[str, Any], refusal: tuple[int, str]
 ) -> None:
     """Two images of 1,024 pixels each: what came in several requests must not be decoded all at once."""
@@ -158,9 +158,9 @@ def test_a_removed_class_that_could_not_be_written_out_is_so_after_the_next_comm
     writer._process([chunk("cat")])
     assert not writer.committed.records.to_write_out
     assert "cow" not in (store.folder / "meta.json").read_text()
-    kept = list(store.place.glob("*.safetensors"))
-    assert len(kept) == 2
-    assert not any(b"cow" in file.read_bytes() for file in kept)
+    remaining = list(store.place.glob("*.safetensors"))
+    assert len(remaining) == 2
+    assert not any(b"cow" in file.read_bytes() for file in remaining)
 
 
 def test_saves_that_fail_leave_a_folder_that_is_known_again(writer: Writer) -> None:
@@ -204,12 +204,12 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
     publisher = Publisher(
         Snapshot(0, learner, states[0][1], None), nullcontext(), lambda error: pytest.fail(str(error))
     )
-    begun, go_on, made = threading.Event(), threading.Event(), []
+    begun, proceed, made = threading.Event(), threading.Event(), []
 
     def make(number: int) -> Callable[[], Snapshot]:
         def slowly() -> Snapshot:
             begun.set()
-            assert go_on.wait(60)
+            assert proceed.wait(60)
             made.append(number)
             return Snapshot(number, learner, states[number][1], None)
 
@@ -222,7 +222,7 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
     publisher.offer(make(3))
     assert publisher.current.predict([np.zeros((8, 8, 3), dtype=np.uint8)], top=1)[0].labels[0].label == "cat"
     assert publisher.current.version == 0
-    go_on.set()
+    proceed.set()
     while publisher.current.version != 3:
         assert publisher._thread.is_alive()
     publisher.stop()
