@@ -39,6 +39,7 @@ def labels_of(client: httpx.Client, image: bytes) -> set[object]:
 def test_a_class_gets_another_name(client: httpx.Client) -> None:
     answer = client.patch("/classes/cow%2Fbull", json={"label": "cattle"})
     assert answer.status_code == 200, answer.text
+    assert answer.json() == {"version": client.get("/classes").json()["version"], "label": "cattle"}
     assert counts(client) == {"cat": 2, "dog": 1, "cattle": 1, 7: 1}
     eventually(lambda: labels_of(client, picture(0)) == {"cat", "dog", "cattle", 7})
 
@@ -63,6 +64,7 @@ def test_a_name_that_is_taken_or_unknown_is_refused(client: httpx.Client) -> Non
 def test_two_classes_become_one(client: httpx.Client) -> None:
     answer = client.post("/classes/dog/merge", json={"into": "cat"})
     assert answer.status_code == 200, answer.text
+    assert answer.json().keys() == {"version", "erased", "remains", "exact"}
     assert answer.json()["exact"] is True
     assert counts(client) == {"cat": 3, "cow/bull": 1, 7: 1}
     assert error(client.post("/classes/cat/merge", json={"into": "cat"})) == (422, "same_class")

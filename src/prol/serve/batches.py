@@ -71,8 +71,8 @@ class JobCrash(Exception):
 class Batch:
     """Jobs that are applied but not yet committed, and their outcomes.
 
-    Only replayed results, of requests that were committed before, hold in any case. All others depend on the commit,
-    errors too, since they were decided on a state that may have to be rolled back.
+    Results replayed from earlier commits are final. All other outcomes depend on the commit, errors included: they were
+    decided on a state that may be rolled back.
     """
 
     def __init__(self, learner: Learner, durable: Records, calibrator: Calibrator) -> None:

@@ -23,9 +23,9 @@ from prol.serve.uploads import Pixels
 
 @dataclass(frozen=True)
 class ImagePrediction:
-    """Of one image: its labels, best first; its familiarity, and the score for an unknown class that follows from it.
+    """The prediction for one image: labels, best first; familiarity; and the unknown-class score derived from it.
 
-    Both are None where the method has no familiarity; `unknown` also while there is too little to calibrate on.
+    The last two are None where the method has no familiarity, `unknown` also before enough images were observed.
     """
 
     labels: list[Answer]

@@ -1,4 +1,4 @@
-"""From a request's body to pixels: multipart forms parsed in memory, images checked before they are decoded.
+"""Uploads: multipart forms are parsed in memory, images are checked before they are decoded.
 
 No part of a form ever becomes a temporary file, and memory is reserved before it is used.
 """
