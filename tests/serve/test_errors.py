@@ -1,4 +1,4 @@
-"""What a client may not do, and what it is told: each time nothing is learnt."""
+"""Requests that are refused, with their status and code: each time nothing is learnt."""
 
 from __future__ import annotations
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from prol.serve.budget import Budget
-from prol.serve.entrance import Entrance
-from prol.serve.guard import Guard
-from prol.serve.journal import Journal
-from prol.serve.lifecycle import Lifecycle
+from prol.serve.middleware import Admission
+from prol.serve.monitoring import Activity
+from prol.serve.security import AccessControl, Tokens
+from prol.serve.service import Lifecycle
 from prol.serve.settings import Limits
-from prol.serve.tokens import Tokens
+from prol.serve.uploads import MemoryBudget
 
 
 class Client:
@@ -35,7 +34,7 @@ class Client:
         self.answers.append(message)
 
 
-def ask(client: Client, budget: Budget, **limits: Any) -> tuple[int, Any]:
+def ask(client: Client, budget: MemoryBudget, **limits: Any) -> tuple[int, Any]:
     """Status and content; a body that gets through comes back as its length."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -44,32 +43,32 @@ def ask(client: Client, budget: Budget, **limits: Any) -> tuple[int, Any]:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": str(length).encode()})
 
-    guard = Guard(Lifecycle(), Tokens(), None)
-    entrance = Entrance(
-        app, guard=guard, limits=Limits(**limits), budget=budget, journal=Journal(), headers={"X-Test": "yes"}
+    access = AccessControl(Lifecycle(), Tokens(), None)
+    admission = Admission(
+        app, access=access, limits=Limits(**limits), budget=budget, activity=Activity(), headers={"X-Test": "yes"}
     )
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")], "client": ("::1", 1)}
-    asyncio.run(entrance(scope, client.receive, client.send))
+    asyncio.run(admission(scope, client.receive, client.send))
     assert (b"x-test", b"yes") in client.answers[0]["headers"]
     assert budget.taken == 0
     return client.answers[0]["status"], json.loads(client.answers[1]["body"])
 
 
 def test_a_body_within_the_limits_is_handed_over_whole() -> None:
-    assert ask(Client(b"abc", b"", b"de"), Budget(100), body_bytes=5) == (200, 5)
+    assert ask(Client(b"abc", b"", b"de"), MemoryBudget(100), body_bytes=5) == (200, 5)
 
 
 @pytest.mark.parametrize("pieces", [[b"123456"], [b"12345", b"6"], [b"12", b"345678", b"9"]])
 def test_one_byte_too_many_is_too_many(pieces: list[bytes]) -> None:
-    status, content = ask(Client(*pieces), Budget(100), body_bytes=5)
+    status, content = ask(Client(*pieces), MemoryBudget(100), body_bytes=5)
     assert (status, content["error"]["code"]) == (413, "too_large")
 
 
 def test_who_finds_no_memory_left_is_told_at_once() -> None:
-    status, content = ask(Client(b"123", b"45"), Budget(4), body_bytes=5)
+    status, content = ask(Client(b"123", b"45"), MemoryBudget(4), body_bytes=5)
     assert (status, content["error"]["code"]) == (429, "busy")
 
 
 def test_who_is_too_slow_is_not_waited_for() -> None:
-    status, content = ask(Client(b"123", stalls=True), Budget(100), body_bytes=5, body_seconds=0.05)
+    status, content = ask(Client(b"123", stalls=True), MemoryBudget(100), body_bytes=5, body_seconds=0.05)
     assert (status, content["error"]["code"]) == (408, "too_slow")

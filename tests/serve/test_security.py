@@ -63,14 +63,14 @@ def test_the_page_and_health_are_open(guarded: Server, method: str, path: str) -
     assert status(guarded, method, path, None) == 200
 
 
-def test_other_schemes_are_no_bearers_and_it_says_what_is_needed(guarded: Server) -> None:
+def test_other_schemes_are_refused_and_the_response_names_bearer(guarded: Server) -> None:
     with guarded.client(headers={"Authorization": "Basic writer-token"}) as client:
         answer = client.get("/status")
         assert error(answer) == (401, "no_token")
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_large_request_without_a_token_is_told_so(guarded: Server) -> None:
+def test_a_large_request_without_a_token_gets_401(guarded: Server) -> None:
     with guarded.client() as client:
         assert error(client.post("/learn", files=files(b"x" * 5_000_000))) == (401, "no_token")
 
@@ -82,7 +82,7 @@ def test_with_a_token_the_name_of_the_host_does_not_matter(guarded: Server) -> N
         assert predict(client, picture(1))["predictions"]
 
 
-def test_openapi_tells_of_the_tokens(guarded: Server) -> None:
+def test_openapi_describes_the_tokens(guarded: Server) -> None:
     with guarded.client(headers={"Authorization": "Bearer reader-token"}) as client:
         paths = client.get("/openapi.json").json()["paths"]
     assert paths["/learn"]["post"]["security"] == [{"write": []}]
@@ -118,6 +118,7 @@ def test_without_tokens_its_own_page_may(client: httpx.Client) -> None:
         (("--host", "0.0.0.0"), "can be reached from other machines"),
         (("--port", "70000"), "port must be from 0 to 65535"),
         (("--checkpoints", "1"), "checkpoints must be at least 2"),
+        (("--queue-size", "0"), "queue must be above 0"),
         (("--queue", "0"), "queue must be above 0"),
         (("--read-token-file", "{empty}"), "holds no token"),
         (("--read-token-file", "{token}", "--write-token-file", "{token}"), "are the same"),
@@ -126,7 +127,9 @@ def test_without_tokens_its_own_page_may(client: httpx.Client) -> None:
         (("--method", "ncm", "--option", "distance=far"), "distance"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_line(command, tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_served_is_an_error_of_one_line(
+    command, tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "token").write_text("secret")
     places = {name: str(tmp_path / name) for name in ("empty", "token", "missing")}
@@ -137,3 +140,10 @@ def test_what_cannot_be_served_is_told_in_one_line(command, tmp_path: Path, flag
     assert re.fullmatch(r"prol: [^\n]*\n", err)
     assert said in err
     assert "secret" not in err
+
+
+def test_the_former_name_of_queue_size_is_hidden(command) -> None:
+    code, out, _ = command("serve", "--help")
+    assert code == 0
+    assert "--queue-size" in out
+    assert not re.search(r"--queue\s", out)
