@@ -28,7 +28,7 @@ class PlainPROL(nn.Module):
 
     Args:
         vit: timm's network, without a classifier; it is copied.
-        options: coefficients and sizes by the names of `prol.methods.prol.learner.options.PROLOptions`.
+        options: coefficients and sizes by the names of `prol.methods.prol.options.PROLOptions`.
         classes: of all tasks; their keys, scalers and shifters are there from the beginning.
     """
 

@@ -21,7 +21,7 @@ from prol.backbones import evaluation_input, open_backbone, pick_device
 from prol.bench.machine import document
 from prol.bench.subject import Load, Subject
 from prol.engine.adam import part_gradients
-from prol.methods.prol.learner.learner import PROL
+from prol.methods.prol.learner import PROL
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from torch import Tensor
 
 import prol
 from prol.artifacts.updating import saved_sha256
-from prol.backbones import Pixels, ViT
-from prol.testing.stream import difference
+from prol.backbones import ViT
 from prol.methods.closed_form.ncm import NCM
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError
@@ -28,14 +27,15 @@ from prol.serve.snapshots import Publisher, Snapshot
 from prol.serve.store import Key, Opened, Records, Store, describe
 from prol.serve.uploads import MemoryBudget, Reservation
 from prol.serve.writer import Writer
+from prol.testing.stream import difference
 from serve.running import picture
 
 
 class Brittle(NCM):
     """Fails in the middle of a step that has three images, and has changed itself by then."""
 
-    def _learn(self, pixels: Pixels, rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def update(self, encoded: Tensor, rows: Tensor, times: int = 1) -> None:
+        super().update(encoded, rows, times)
         if len(rows) == 3:
             raise RuntimeError("half way")
 
