@@ -18,7 +18,7 @@ from prol.integrations.ray_executor import RayExecutor
 from prol.runs.display import Silent
 from runs.small_runs import contents
 
-_PROCESS = re.compile(r"^(\S+): at work in process (\d+) ")
+_PROCESS = re.compile(r"^(\S+): running in process (\d+) ")
 _TASK = re.compile(r"^(\S+): task 1/3: ")
 _ENDED = re.compile(r"^(\S+) (?:finished|failed: .*) \((\d+) of \d+ runs")
 

@@ -16,8 +16,7 @@ from stand_in_hub import Repository, StandInHub, reached
 
 import prol
 from prol.evaluation.lesson import make_images
-from prol.integrations.hub import FILES, pull, push
-from prol.integrations.hub_errors import HubError
+from prol.integrations.hub import FILES, HubError, pull, push
 
 NAME = "ann/pets"
 
@@ -108,10 +107,10 @@ def test_what_is_to_be_private_is_never_sent_where_all_can_see_it(
     assert hub.repositories[NAME].private
     pull(NAME, tmp_path / "mine")
     hub.repositories["ann/open"] = Repository()
-    assert "open to all: nothing was sent" in refusal(saved, "ann/open", verb=push, private=True)
+    assert "is public: nothing was uploaded" in refusal(saved, "ann/open", verb=push, private=True)
     assert len(hub.repositories["ann/open"].commits) == 1
     monkeypatch.delenv("HF_TOKEN")
-    assert "does not let you at ann/pets (401)" in refusal(NAME, tmp_path / "theirs")
+    assert "denies access to ann/pets (401)" in refusal(NAME, tmp_path / "theirs")
 
 
 def flip(content: bytes) -> bytes:
@@ -169,10 +168,10 @@ def test_what_is_no_saved_learner_is_refused(hub: StandInHub, saved: Path, tmp_p
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (401, "does not let you at ann/pets (401): check the name; where it needs a token, log in"),
-        (403, "refuses ann/pets (403): the token has no right to it"),
+        (401, "denies access to ann/pets (401): check the name; where it needs a token, log in"),
+        (403, "refuses ann/pets (403): the token has no access to it"),
         (404, "has no repository ann/pets (404): check the name"),
-        (418, "answers 418 for ann/pets"),
+        (418, "returned 418 for ann/pets"),
     ],
 )
 def test_what_the_hub_refuses_is_told_in_one_line(
@@ -189,7 +188,7 @@ def test_what_the_hub_refuses_is_told_in_one_line(
 @pytest.mark.usefixtures("hub")
 def test_a_revision_that_is_not_there_is_told(saved: Path, tmp_path: Path) -> None:
     push(saved, NAME)
-    assert "ann/pets has no revision 'v9' on the hub" in refusal(NAME, tmp_path / "pets", revision="v9")
+    assert "ann/pets has no revision 'v9' on the Hub" in refusal(NAME, tmp_path / "pets", revision="v9")
 
 
 def test_without_a_token_nothing_is_sent(hub: StandInHub, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

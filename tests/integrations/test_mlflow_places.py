@@ -89,7 +89,7 @@ def test_an_address_that_this_mlflow_does_not_serve_is_refused_by_it(
     display = Noting()
     start(small_plan(small_vit), tmp_path / "run", display, [MLflow(uri)])
     [warning] = display.warnings
-    assert warning.startswith("tracking by mlflow has stopped, the run goes on without it")
+    assert warning.startswith("tracking by mlflow has stopped, the run continues without it")
     assert f"'{uri}'" in warning
     assert list(here.iterdir()) == []
 

@@ -20,8 +20,7 @@ import prol
 from prol import registry
 from prol.backbones import Pixels, Preprocessing, evaluation_input
 from prol.evaluation.lesson import make_images
-from prol.integrations.onnx import export_onnx, require_parity
-from prol.integrations.onnx_graph import prepared
+from prol.integrations.onnx import export_onnx, preprocess, require_parity
 from prol.learner import Learner
 from prol.methods.ncm import NCM
 from prol.methods.prol_plus import PROLPlus
@@ -112,7 +111,7 @@ def test_images_are_prepared_in_the_graph_as_everywhere(interpolation: Any, crop
     for height, width in ((14, 14), (15, 15), (16, 16), (1, 1), (5, 14), (40, 33), (33, 40), (100, 7), (14, 77)):
         images = torch.from_numpy(random.integers(0, 256, (2, height, width, 3), dtype=np.uint8))
         wanted = evaluation_input(images.permute(0, 3, 1, 2), how, images.device, torch.float32)
-        assert torch.allclose(prepared(images, how, torch.float32), wanted, atol=1e-6)
+        assert torch.allclose(preprocess(images, how, torch.float32), wanted, atol=1e-6)
 
 
 def test_a_damaged_file_does_not_pass_for_the_learner(learner: Learner, file: Path, tmp_path: Path) -> None:
@@ -123,12 +122,12 @@ def test_a_damaged_file_does_not_pass_for_the_learner(learner: Learner, file: Pa
     values.flat[0] += 1
     largest.raw_data = values.tobytes()
     onnx.save(model, tmp_path / "other.onnx")
-    with pytest.raises(ValueError, match="does not answer as it does"):
+    with pytest.raises(ValueError, match="predicts differently"):
         require_parity(tmp_path / "other.onnx", learner)
     (tmp_path / "cut.onnx").write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(ValueError, match="does not run"):
         require_parity(tmp_path / "cut.onnx", learner)
-    with pytest.raises(ValueError, match=r"does not run.*scores \(1, 5\) in place of \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"does not run.*scores \(1, 5\) instead of \(1, 2\)"):
         require_parity(file, few_classes())
 
 
@@ -160,7 +159,7 @@ class LooksAtNumbers(NCM):
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [(SaysOtherThings, "does not answer as it does"), (LooksAtNumbers, "cannot be exported to ONNX")],
+    [(SaysOtherThings, "predicts differently"), (LooksAtNumbers, "cannot be exported to ONNX")],
 )
 def test_what_does_not_agree_is_not_left(kind: type[NCM], message: str, tmp_path: Path) -> None:
     one = kind(small_vit(), kind.read_options({}))

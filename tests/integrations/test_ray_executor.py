@@ -18,14 +18,14 @@ import prol
 from integrations.killed_workers import small_points, sweep_and_kill
 from prol.experiments.comparison import compare
 from prol.integrations.ray_executor import RayExecutor, _same_prol
-from prol.integrations.ray_worker import Errand, Over, reason_to_refuse, source_sha256, work
+from prol.integrations.ray_worker import RunEnded, RunRequest, reason_to_refuse, source_sha256, work
 from prol.runs import Plan, RunFolder
 from runs.small_runs import contents, environment, small_plan
 
 
-def errand(plan: Plan, place: Path, **changes: Any) -> Errand:
+def errand(plan: Plan, place: Path, **changes: Any) -> RunRequest:
     (place / "marker").touch()
-    return replace(Errand(plan, place / "run", place / "marker", source_sha256(), place, cpus=1.0), **changes)
+    return replace(RunRequest(plan, place / "run", place / "marker", source_sha256(), place, cpus=1.0), **changes)
 
 
 def test_a_killed_workers_run_goes_on_and_all_results_are_those_of_serial_runs(tmp_path: Path, small_vit: str) -> None:
@@ -92,9 +92,9 @@ def test_a_cluster_that_is_there_is_used_and_left_as_it_is(tmp_path: Path, small
 def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU is a number to Ray: a cluster may be told of one that is not there."""
 
-    def say_what_is_set_aside(errand: Errand) -> Iterator[str | Over]:
+    def say_what_is_set_aside(errand: RunRequest) -> Iterator[str | RunEnded]:
         yield f"{errand.path.name} {ray.get_runtime_context().get_assigned_resources()['GPU']}"
-        yield Over(None)
+        yield RunEnded(None)
 
     monkeypatch.setattr("prol.integrations.ray_executor.work", say_what_is_set_aside)
     plan, heard = small_plan(small_vit), []
@@ -139,13 +139,13 @@ def test_who_stops_listening_stops_the_runs_and_they_can_go_on(tmp_path: Path, s
 
 def test_a_worker_tells_a_run_line_by_line_and_then_its_end(tmp_path: Path, small_vit: str) -> None:
     words = list(work(errand(small_plan(small_vit, workers=1), tmp_path)))
-    assert words[-1] == Over(None)
-    assert f"at work in process {os.getpid()} on" in str(words[0])
+    assert words[-1] == RunEnded(None)
+    assert f"running in process {os.getpid()} on" in str(words[0])
     assert any("task 3/3" in str(word) for word in words)
     assert RunFolder(tmp_path / "run").status() == "finished"
     diverging = small_plan(small_vit, "head_only", options={"lr": 1e308})
     *_, diverged = work(errand(diverging, tmp_path, path=tmp_path / "diverging"))
-    assert isinstance(diverged, Over)
+    assert isinstance(diverged, RunEnded)
     assert "the loss is not finite" in str(diverged.problem)
 
 
@@ -153,7 +153,7 @@ def test_a_worker_that_shares_no_files_or_has_another_prol_says_so(tmp_path: Pat
     good = errand(Plan("ncm", "digits"), tmp_path)
     assert reason_to_refuse(good) is None
     nowhere = list(work(replace(good, marker=tmp_path / "elsewhere/marker")))
-    assert isinstance(nowhere[-1], Over)
+    assert isinstance(nowhere[-1], RunEnded)
     assert "does not see" in str(nowhere[-1].problem)
     assert "on a file system that all machines of the cluster share" in str(nowhere[-1].problem)
     assert "has another prol" in str(reason_to_refuse(replace(good, source="other")))
@@ -171,14 +171,14 @@ def test_a_run_taken_up_again_waits_for_the_lock_of_the_worker_that_is_lost(tmp_
         at_work.join(timeout=0.3)
         assert at_work.is_alive()
     at_work.join(timeout=60)
-    assert told[-1] == Over(None)
+    assert told[-1] == RunEnded(None)
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"cpus": 0}, "cpus must be above 0"),
-        ({"gpus": 1.5}, "gpus must be a part of one or a whole number"),
+        ({"gpus": 1.5}, "gpus must be a fraction of one or a whole number"),
         ({"gpus": -1}, "gpus must be"),
         ({"memory": 0}, "memory must be above 0"),
         ({"retries": -1}, "retries must be 0"),
@@ -199,7 +199,7 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_tries_for_minute
     with socket.socket() as taken:  # bound, so that nobody else listens there
         taken.bind(("127.0.0.1", 0))
         executor = RayExecutor(address.format(port=taken.getsockname()[1]))
-        with pytest.raises(ValueError, match="begin one with `ray start --head`"):
+        with pytest.raises(ValueError, match="start one with `ray start --head`"):
             next(executor.settle({tmp_path / "run": Plan("ncm", "glyphs")}, lambda *_: None))
 
 

@@ -8,19 +8,19 @@ from threading import Thread
 
 import pytest
 
-from prol.integrations.ray_worker import Errand, Over, source_sha256, work
+from prol.integrations.ray_worker import RunEnded, RunRequest, source_sha256, work
 from prol.runs import Plan
 from runs.small_runs import small_plan
 
 
-def errand_for(plan: Plan, place: Path) -> Errand:
+def errand_for(plan: Plan, place: Path) -> RunRequest:
     (place / "marker").touch()
-    return Errand(plan, place / "run", place / "marker", source_sha256(), place, cpus=1.0)
+    return RunRequest(plan, place / "run", place / "marker", source_sha256(), place, cpus=1.0)
 
 
-def said_for(errand: Errand) -> list[str | Over]:
+def said_for(errand: RunRequest) -> list[str | RunEnded]:
     """All that a worker says, heard in another thread: a word that never comes must not stop the tests."""
-    said: list[str | Over] = []
+    said: list[str | RunEnded] = []
     listener = Thread(target=lambda: said.extend(work(errand)), daemon=True)
     listener.start()
     listener.join(120)
@@ -30,7 +30,7 @@ def said_for(errand: Errand) -> list[str | Over]:
 
 def test_a_mistake_in_a_plan_is_the_last_word(tmp_path: Path, small_vit: str) -> None:
     *_, last = said_for(errand_for(small_plan(small_vit, tasks=1000), tmp_path))
-    assert isinstance(last, Over)
+    assert isinstance(last, RunEnded)
     assert last.problem is not None
     assert "tasks" in last.problem
 
@@ -51,7 +51,7 @@ def test_a_lock_that_cannot_be_asked_for_is_the_last_word(tmp_path: Path, small_
     """As after a worker that was lost: its run's folder is waited for before anything else."""
     (tmp_path / "run" / ".lock").mkdir(parents=True)
     *_, last = said_for(replace(errand_for(small_plan(small_vit), tmp_path), again=True))
-    assert isinstance(last, Over)
+    assert isinstance(last, RunEnded)
     assert last.problem is not None
     assert last.problem.startswith(f"cannot write to {tmp_path / 'run'}")
 
@@ -70,4 +70,4 @@ def test_a_method_that_ends_the_interpreter_ends_its_run_alone(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     *_, last = said_for(errand_for(small_plan(small_vit, "strange"), tmp_path))
-    assert last == Over("SystemExit: no licence")
+    assert last == RunEnded("SystemExit: no licence")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -107,31 +106,3 @@ def test_a_name_that_was_lost_to_another_run_is_not_written_to(tmp_path: Path, s
     assert folders(shared) == ["mine", "mine-2"]
     require_whole(shared / "mine", second)
     assert AVERAGE in tensorboard_numbers(shared / "mine-2")
-
-
-def as_before_owners_were_noted(out: Path, place: Path) -> None:
-    (place / "prol_run.txt").unlink()
-    shutil.rmtree(out / "trackers")
-
-
-def test_a_run_that_began_before_owners_were_noted_goes_on_in_its_own(tmp_path: Path, small_vit: str) -> None:
-    shared, out = tmp_path / "shared", tmp_path / "mine"
-    track(small_vit, out, shared, events=8)
-    as_before_owners_were_noted(out, shared / "mine")
-    go_on(out, shared)
-    assert folders(shared) == ["mine"]
-    require_whole(shared / "mine", out)
-
-
-@pytest.mark.parametrize("again", ["a", "b"])
-def test_what_a_run_of_that_time_has_written_is_nobody_elses(tmp_path: Path, small_vit: str, again: str) -> None:
-    """Neither another run's of its name, nor that of one in its place."""
-    shared, out = tmp_path / "shared", tmp_path / "a" / "mine"
-    track(small_vit, out, shared)
-    as_before_owners_were_noted(out, shared / "mine")
-    shutil.rmtree(out)
-    for file in (shared / "mine").iterdir():
-        os.utime(file, (0, 0))
-    track(small_vit, tmp_path / again / "mine", shared)
-    assert folders(shared) == ["mine", "mine-2"]
-    require_whole(shared / "mine-2", tmp_path / again / "mine")

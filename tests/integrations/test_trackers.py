@@ -25,7 +25,7 @@ from integrations.read_back import (
 )
 from prol.evaluation import Event, Measures
 from prol.integrations.trackers import Tracker, make_trackers
-from prol.integrations.trackers.base import Book
+from prol.integrations.tracking import MetricWriter
 from prol.runs import Plan, RunInView, resume, start
 from prol.runs.display import Silent
 from runs.small_runs import contents, environment, small_plan
@@ -247,28 +247,23 @@ class Flaky(Tracker):
         super().__init__(every=1)
         self.writes, self.closed = writes, list[bool]()
 
-    def open(self, run: RunInView) -> Book:
+    def open(self, run: RunInView) -> MetricWriter:
         del run
         if self.writes < 0:
             raise OSError("no such server")
-        return FlakyBook(self)
+        return FlakyWriter(self)
 
 
-class FlakyBook(Book):
+class FlakyWriter(MetricWriter):
     def __init__(self, tracker: Flaky) -> None:
+        super().__init__()
         self.tracker, self.left = tracker, tracker.writes
 
-    def last_steps(self) -> dict[str, int]:
-        return {}
-
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        del step, numbers
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        del step, metrics
         self.left -= 1
         if self.left < 0:
             raise OSError("no space left on device")
-
-    def conclude(self, step: int, numbers: Mapping[str, float]) -> None:
-        self.write(step, numbers)
 
     def close(self, finished: bool) -> None:
         self.tracker.closed.append(finished)
@@ -283,7 +278,7 @@ def test_a_tracker_that_fails_says_so_once_and_changes_nothing(
     start(plan_of(small_vit), tmp_path / "run", display, [tracker])
     assert [line for line in display.warnings if reason in line] == display.warnings
     assert len(display.warnings) == 1
-    assert display.warnings[0].startswith("tracking by flaky has stopped, the run goes on without it")
+    assert display.warnings[0].startswith("tracking by flaky has stopped, the run continues without it")
     assert tracker.closed == ([] if writes < 0 else [False])
     assert contents(tmp_path / "run") == contents(untracked)
 
@@ -336,7 +331,7 @@ def test_the_command_line_follows_runs(tmp_path: Path, small_vit: str, command: 
         ("mlflow:url=x", "did you mean 'uri'?"),
         ("mlflow:uri", "write it as key=value"),
         ("wandb:mode=never", "wandb mode must be online or offline"),
-        ("tensorboard and tensorboard", "tracker tensorboard is there twice"),
+        ("tensorboard and tensorboard", "tracker tensorboard is given twice"),
     ],
 )
 def test_mistakes_are_told_before_the_run_begins(tmp_path: Path, command: Any, track: str, said: str) -> None:
