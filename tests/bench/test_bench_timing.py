@@ -8,8 +8,7 @@ import pytest
 import torch
 from made_up_time import MadeUpTime
 
-from prol.bench.timing import Pace, Timed, time_step, waiting
-from prol.bench.turns import measure, row_of
+from prol.bench.timing import Pace, Timed, measure, row_of, synchronizer, time_step
 
 
 def test_a_block_is_awaited_once_and_divided_by_its_steps() -> None:
@@ -103,5 +102,5 @@ def test_a_gpu_is_warmed_up_longer_and_awaited() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert Pace.for_device(gpu).warmup > Pace.for_device(cpu).warmup
     assert Pace.for_device(gpu, warmup=1).warmup == 1
-    assert waiting(cpu)() is None
-    assert waiting(gpu) is not waiting(cpu)
+    assert synchronizer(cpu)() is None
+    assert synchronizer(gpu) is not synchronizer(cpu)
