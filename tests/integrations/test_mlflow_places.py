@@ -1,4 +1,4 @@
-"""Where MLflow writes: addresses that it knows are left to it, all else is a folder."""
+"""Where MLflow writes: URIs that it knows are left to it, all else is a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from integrations.read_back import mlflow_numbers
 from integrations.test_trackers import Noting
-from prol.integrations.trackers import MLflow
+from prol.integrations.trackers import MLflow, _tracking_uri
 from prol.runs import start
 from runs.small_runs import small_plan
 
@@ -82,23 +82,30 @@ def test_databricks_is_written_to_and_no_folder_of_that_name(
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("uri", ["databricks-uc", "uc", "uc:http://127.0.0.1:9", "arn:aws:sagemaker:eu:1:mlflow/x"])
-def test_an_address_that_this_mlflow_does_not_serve_is_refused_by_it(
-    tmp_path: Path, small_vit: str, here: Path, uri: str
-) -> None:
+@pytest.mark.parametrize(
+    "uri",
+    ["databricks", "databricks-uc", "uc", "uc:http://127.0.0.1:9", "arn:aws:sagemaker:eu:1:mlflow/x", "http://host:5"],
+)
+def test_a_uri_that_mlflow_knows_is_left_to_it(uri: str) -> None:
+    assert _tracking_uri(uri) == uri
+
+
+def test_a_uri_that_this_mlflow_does_not_support_is_refused_by_it(tmp_path: Path, small_vit: str, here: Path) -> None:
     display = Noting()
-    start(small_plan(small_vit), tmp_path / "run", display, [MLflow(uri)])
+    start(small_plan(small_vit), tmp_path / "run", display, [MLflow("uc:http://127.0.0.1:9")])
     [warning] = display.warnings
     assert warning.startswith("tracking by mlflow has stopped, the run continues without it")
-    assert f"'{uri}'" in warning
+    assert "'uc:http://127.0.0.1:9'" in warning
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("uri", ["./databricks", "numbers", "file:numbers", "file:12:30", "12:30"])
-def test_all_else_is_a_folder(tmp_path: Path, small_vit: str, here: Path, uri: str) -> None:
+@pytest.mark.parametrize("text", ["./databricks", "numbers", "file:numbers", "file:12:30", "12:30", "C:\\numbers"])
+def test_all_else_is_a_folder(here: Path, text: str) -> None:
+    assert _tracking_uri(text) == (here / text.removeprefix("file:").removeprefix("./")).as_uri()
+
+
+def test_a_folder_is_written_to(tmp_path: Path, small_vit: str, here: Path) -> None:
     display = Noting()
-    start(small_plan(small_vit), tmp_path / "run", display, [MLflow(uri)])
+    start(small_plan(small_vit), tmp_path / "run", display, [MLflow("file:12:30")])
     assert display.warnings == []
-    [place] = here.iterdir()
-    assert place.name == uri.removeprefix("file:").removeprefix("./")
-    assert len(mlflow_numbers(place)["accuracy/average"]) == 3
+    assert len(mlflow_numbers(here / "12:30")["accuracy/average"]) == 3

@@ -1,3 +1,5 @@
+"""Runs on Ray: which are resumed, what is refused. Tests that start a cluster are slow."""
+
 from __future__ import annotations
 
 import json
@@ -7,8 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,18 +19,14 @@ import ray
 import prol
 from integrations.killed_workers import small_points, sweep_and_kill
 from prol.experiments.comparison import compare
-from prol.integrations.ray_executor import RayExecutor, _same_prol
-from prol.integrations.ray_worker import RunEnded, RunRequest, reason_to_refuse, source_sha256, work
+from prol.integrations.ray_executor import RayExecutor, _same_prol, _Schedule
+from prol.integrations.ray_worker import RunEnded, RunRequest
 from prol.runs import Plan, RunFolder
 from runs.small_runs import contents, environment, small_plan
 
 
-def errand(plan: Plan, place: Path, **changes: Any) -> RunRequest:
-    (place / "marker").touch()
-    return replace(RunRequest(plan, place / "run", place / "marker", source_sha256(), place, cpus=1.0), **changes)
-
-
-def test_a_killed_workers_run_goes_on_and_all_results_are_those_of_serial_runs(tmp_path: Path, small_vit: str) -> None:
+@pytest.mark.slow
+def test_a_killed_workers_run_is_resumed_and_results_are_those_of_serial_runs(tmp_path: Path, small_vit: str) -> None:
     """Four runs, two at a time; the first worker to end a task is killed."""
     points = small_points(small_vit, ["prol:blocks=2"], {"lr": [0.01, 0.1], "chunk": [2]}, [0, 1])
     killer, found = sweep_and_kill(points, tmp_path, 0, RayExecutor(jobs=2))
@@ -137,43 +135,6 @@ def test_who_stops_listening_stops_the_runs_and_they_can_go_on(tmp_path: Path, s
         ray.shutdown()
 
 
-def test_a_worker_tells_a_run_line_by_line_and_then_its_end(tmp_path: Path, small_vit: str) -> None:
-    words = list(work(errand(small_plan(small_vit, workers=1), tmp_path)))
-    assert words[-1] == RunEnded(None)
-    assert f"running in process {os.getpid()} on" in str(words[0])
-    assert any("task 3/3" in str(word) for word in words)
-    assert RunFolder(tmp_path / "run").status() == "finished"
-    diverging = small_plan(small_vit, "head_only", options={"lr": 1e308})
-    *_, diverged = work(errand(diverging, tmp_path, path=tmp_path / "diverging"))
-    assert isinstance(diverged, RunEnded)
-    assert "the loss is not finite" in str(diverged.problem)
-
-
-def test_a_worker_that_shares_no_files_or_has_another_prol_says_so(tmp_path: Path) -> None:
-    good = errand(Plan("ncm", "digits"), tmp_path)
-    assert reason_to_refuse(good) is None
-    nowhere = list(work(replace(good, marker=tmp_path / "elsewhere/marker")))
-    assert isinstance(nowhere[-1], RunEnded)
-    assert "does not see" in str(nowhere[-1].problem)
-    assert "on a file system that all machines of the cluster share" in str(nowhere[-1].problem)
-    assert "has another prol" in str(reason_to_refuse(replace(good, source="other")))
-
-
-def test_a_run_taken_up_again_waits_for_the_lock_of_the_worker_that_is_lost(tmp_path: Path, small_vit: str) -> None:
-    lost = RunFolder(tmp_path / "run")
-    lost.path.mkdir()
-    told: list[Any] = []
-    with lost.locked():
-        at_work = threading.Thread(
-            target=lambda: told.extend(work(errand(small_plan(small_vit, workers=1), tmp_path, again=True)))
-        )
-        at_work.start()
-        at_work.join(timeout=0.3)
-        assert at_work.is_alive()
-    at_work.join(timeout=60)
-    assert told[-1] == RunEnded(None)
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -217,12 +178,88 @@ def test_a_cluster_of_this_machine_imports_the_prol_that_began_it(monkeypatch: p
     assert "PYTHONPATH" not in os.environ
 
 
-def test_a_missing_package_is_named_with_how_to_get_it(tmp_path: Path) -> None:
-    script = (
-        "import sys; sys.modules['ray'] = None; from prol.cli.app import main; "
-        f"main(['sweep', 'ncm', 'digits', '--executor', 'ray', '--out', {str(tmp_path / 'out')!r}])"
+def test_a_missing_package_is_named(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    outcome = command("sweep", "ncm", "digits", "--executor", "ray", "--out", str(tmp_path / "out"))
+    assert (outcome.code, outcome.err) == (2, "prol: ray is missing: pip install 'prol[ray]'\n")
+
+
+class InThisProcess:
+    """As much of Ray as a schedule uses. A task is a generator; an exception that it yields ends its worker."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self) -> None:
+        self.reserved: dict[str, Any] = {}
+        self.cancelled = 0
+
+    def remote(self, **reserved: Any) -> Any:
+        self.reserved = reserved
+        return lambda function: SimpleNamespace(remote=function)
+
+    def wait(self, streams: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return streams[:num_returns], streams[num_returns:]
+
+    def get(self, message: Any) -> Any:
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def cancel(self, stream: Any, force: bool) -> None:
+        self.cancelled += force
+        stream.close()
+
+
+def scheduled(cluster: InThisProcess, place: Path, names: str, **settings: Any) -> tuple[Any, list[str]]:
+    """What a schedule of these runs yields, and what it reports."""
+    plan, heard = Plan("ncm", "digits"), list[str]()
+    requests = {Path(name): RunRequest(plan, place / name, place, "", place, 1.0) for name in names}
+    executor = RayExecutor(**settings)
+    return _Schedule(cluster, executor, requests, lambda path, line: heard.append(f"{path}: {line}")).execute(), heard
+
+
+def test_a_lost_run_is_resumed_as_often_as_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[tuple[str, bool]] = []
+
+    def work(request: RunRequest) -> Iterator[Any]:
+        attempts.append((request.path.name, request.again))
+        yield "started"
+        if request.path.name == "c":
+            return  # without any last message
+        if request.path.name == "b" or not request.again:
+            yield ray.exceptions.WorkerCrashedError()
+        yield RunEnded(None)
+
+    monkeypatch.setattr("prol.integrations.ray_executor.work", work)
+    cluster = InThisProcess()
+    ended, heard = scheduled(cluster, tmp_path, "abc", retries=1, jobs=1, gpus=0.5, memory=2)
+    outcome = dict(ended)
+    assert outcome[Path("a")] is None
+    assert outcome[Path("b")] == "its worker died (WorkerCrashedError), also after 1 retries"
+    assert outcome[Path("c")] == "its worker died (it ended without a message), also after 1 retries"
+    assert attempts == [(name, again) for name in "abc" for again in (False, True)]
+    assert heard[:3] == [
+        "a: started",
+        "a: its worker died (WorkerCrashedError); resuming from its last checkpoint",
+        "a: started",
+    ]
+    reserved = {"num_cpus": 1, "num_gpus": 0.5, "memory": 2_000_000_000, "max_retries": 0, "num_returns": "streaming"}
+    assert cluster.reserved == reserved
+
+
+def test_an_error_before_a_run_starts_is_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ray.exceptions.RayTaskError("work", "Traceback\nModuleNotFoundError: no prol", ModuleNotFoundError())
+    monkeypatch.setattr("prol.integrations.ray_executor.work", lambda _: iter([error]))
+    [(_, problem)], _ = scheduled(InThisProcess(), tmp_path, "a")
+    assert problem.startswith("its worker could not start (ModuleNotFoundError: no prol): install the same prol")
+
+
+def test_runs_are_cancelled_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "prol.integrations.ray_executor.work", lambda r: (m for m in [RunEnded(None)] if r.path.name == "a")
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment(), cwd=tmp_path
-    )
-    assert (ended.returncode, ended.stderr) == (2, "prol: ray is missing: pip install 'prol[ray]'\n")
+    cluster = InThisProcess()
+    ended, _ = scheduled(cluster, tmp_path, "abc", jobs=2)
+    assert next(ended) == (Path("a"), None)
+    ended.close()
+    assert cluster.cancelled == 1

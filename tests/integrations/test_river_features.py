@@ -20,11 +20,18 @@ NAMES = list(SEGMENTS[0][0])
 
 
 def river_checks() -> list[Any]:
-    """Every check that river has for this model; some bring their data along, which can be read once."""
-    return [
-        pytest.param(number, id=f"{number}-{check.__name__}")
-        for number, check in enumerate(checks.yield_checks(StreamingLDA()))
-    ]
+    """Every check of river for this model, by number: some bring their data along, which can be read once.
+
+    Repetitions of a check with other data, and the longest check, are slow tests.
+    """
+    found, names = [], set[str]()
+    for number, check in enumerate(checks.yield_checks(StreamingLDA())):
+        repeated = check.__name__ in names or check.__name__ == "check_bounded_memory_growth"
+        names.add(check.__name__)
+        found.append(
+            pytest.param(number, id=f"{number}-{check.__name__}", marks=[pytest.mark.slow] if repeated else [])
+        )
+    return found
 
 
 @pytest.mark.parametrize("number", river_checks())
@@ -106,7 +113,7 @@ def test_what_is_missing_in_a_row_of_a_frame_is_not_in_that_row() -> None:
     assert many.predict_proba_one({"a": 2.0}) == pytest.approx(one.predict_proba_one({"a": 2.0}))
 
 
-def test_it_answers_from_the_first_moment() -> None:
+def test_it_predicts_from_the_start() -> None:
     model, table = StreamingLDA(), pa.table({"a": [1.0, 2.0]})
     assert model.predict_proba_one({"a": 1.0}) == {}
     assert model.predict_one({"a": 1.0}) is None

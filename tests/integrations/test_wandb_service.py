@@ -17,6 +17,8 @@ from prol.integrations.trackers import WeightsAndBiases
 from prol.runs import Follower, Listener, start
 from runs.small_runs import small_plan
 
+pytestmark = pytest.mark.slow
+
 AVERAGE = "accuracy/average"
 
 

@@ -119,4 +119,4 @@ def _wait_for_lock(run: RunFolder, seconds: float = LOCK_SECONDS) -> None:
             with run.locked():
                 return
         except ValueError:
-            time.sleep(1)
+            time.sleep(0.2)
