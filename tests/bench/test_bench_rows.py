@@ -1,4 +1,4 @@
-"""What each bench gives: the right rows, ratios and errors. Times are real and looked at by nobody."""
+"""What each benchmark gives: the right rows, ratios and errors. Measured times are not checked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_speed_has_a_row_for_each_method_chunk_and_batch(vit: ViT) -> None:
     assert "share_of_peak" not in rows[3]
 
 
-def test_a_step_that_fails_leaves_its_error_and_the_rest_goes_on(vit: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_leaves_its_error_and_the_others_continue(vit: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
     from prol.methods.ncm import NCM
 
     def out_of_memory(*_: Any) -> None:
@@ -65,7 +65,7 @@ def test_a_step_that_fails_leaves_its_error_and_the_rest_goes_on(vit: ViT, monke
     assert [row.get("error") for row in rows] == ["OutOfMemoryError: CUDA out of memory"] * 2 + [None, None]
 
 
-def test_mistakes_in_options_are_told_before_anything_is_timed(vit: ViT) -> None:
+def test_invalid_options_are_refused_before_anything_is_timed(vit: ViT) -> None:
     with pytest.raises(ValueError, match="unknown option 'rate'"):
         next(speed([MethodSpec("ncm"), MethodSpec("prol", {"rate": 1})], vit, [2], [2], Workload(4), QUICK))
 
@@ -124,15 +124,15 @@ def test_learners_of_the_ladder_are_made_on_a_backbone_of_their_rung(
 
 
 def test_the_ladder_of_prol_begins_with_the_plain_step_and_ends_with_the_bare_passes(small_vit: str) -> None:
-    asked: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
     def plain(backbone: ViT, options: Any, earlier: int, current: int) -> Any:
-        asked.append((backbone.precision, options.blocks, earlier, current))
-        return lambda images, labels: asked.append((images.shape, sorted(set(labels))[0] >= earlier))
+        calls.append((backbone.precision, options.blocks, earlier, current))
+        return lambda images, labels: calls.append((images.shape, sorted(set(labels))[0] >= earlier))
 
     rows = ladders.ladder(PROL, small_vit, "cpu", 2, Workload(30), QUICK, plain)
     assert [row["rung"] for row in rows] == ["plain float32", "float32", "bare passes"]
-    assert asked == [("float32", 3, 20, 10), *[((2, 32, 32, 3), True)] * 2]
+    assert calls == [("float32", 3, 20, 10), *[((2, 32, 32, 3), True)] * 2]
     assert [row["ratio"] for row in rows] == [rows[0]["median"] / row["median"] for row in rows]
     assert ladders.times_bare(rows) == rows[1]["median"] / rows[2]["median"]
 
@@ -201,7 +201,7 @@ def test_peaks_are_operations_and_bytes_a_second() -> None:
     assert row["bytes_per_second"] == 2000 / row["median"]
 
 
-def test_a_cpu_is_asked_for_its_float32_peak_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_float32_peak_of_a_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prol.bench.machine._SIDE", {"cpu": 8})
     monkeypatch.setattr("prol.bench.machine._COPIED_BYTES", {"cpu": 100})
     assert [row["what"] for row in peak(torch.device("cpu"), QUICK)] == ["matrix product, float32", "copy"]

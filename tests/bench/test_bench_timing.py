@@ -18,7 +18,7 @@ def test_a_block_is_awaited_once_and_divided_by_its_steps() -> None:
     assert time.log == ["s", "wait", "wait", "s", "s", "wait", "wait", "s", "s", "wait"]
 
 
-def test_the_median_counts_and_the_raw_times_are_kept() -> None:
+def test_the_median_counts_and_the_raw_times_are_stored() -> None:
     row = Timed((0.5, 0.1, 0.2), steps=4).row(images=10)
     assert (row["median"], row["low"], row["high"], row["images_per_second"]) == (0.2, 0.1, 0.5, 50.0)
     assert row["seconds"] == [0.5, 0.1, 0.2]
@@ -69,7 +69,7 @@ def test_a_step_that_fails_does_not_cost_the_others() -> None:
     assert row_of(results["made"], 10) == {"error": "RuntimeError: no compiler"}
 
 
-def test_what_was_asked_for_wrongly_is_raised() -> None:
+def test_a_mistake_in_the_arguments_is_raised() -> None:
     def wrong() -> None:
         raise ValueError("blocks=99")
 
@@ -78,7 +78,7 @@ def test_what_was_asked_for_wrongly_is_raised() -> None:
         measure({"wrong": wrong}, Pace(), time.wait, clock=time.clock)
 
 
-def test_warnings_while_warming_up_are_kept_with_the_times() -> None:
+def test_warnings_of_the_warm_up_are_stored_with_the_times() -> None:
     time = MadeUpTime()
     take, left = time.step("s", 1.0), [1, 2]
 

@@ -1,4 +1,4 @@
-"""What is timed: learners that know so many classes, and chunks for them."""
+"""What is timed: learners with a given number of classes, and chunks for them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_feed_holds_a_few_chunks_and_begins_again() -> None:
     assert not np.array_equal(seen[0][0], seen[1][0])
 
 
-def test_images_come_in_the_networks_own_size_unless_another_is_asked_for() -> None:
+def test_images_have_the_networks_input_size_unless_another_is_given() -> None:
     assert Workload().chunks(1, 64).next()[0].shape[1] == 64
     assert Workload(side=32).chunks(1, 64).next()[0].shape[1] == 32
 

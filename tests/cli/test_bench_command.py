@@ -164,7 +164,7 @@ def test_a_row_that_failed_makes_the_command_fail_and_the_rest_is_there(
         (("show", "."), ". is a folder: give a file that `prol bench ... --out FILE` wrote"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_with_exit_code_2(
+def test_a_mistake_is_reported_in_one_line_with_exit_code_2(
     command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

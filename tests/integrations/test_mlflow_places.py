@@ -19,19 +19,19 @@ from runs.small_runs import small_plan
 
 
 class Workspace(BaseHTTPRequestHandler):
-    """As much of Databricks as a run asks for."""
+    """As much of Databricks as a run uses."""
 
-    asked: list[str]
+    requests: list[str]
 
     def do_GET(self) -> None:
-        self._answer({"experiment": {"experiment_id": "7", "name": "prol"}})
+        self._reply({"experiment": {"experiment_id": "7", "name": "prol"}})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer({"run": {"info": {"run_id": "abc", "status": "RUNNING"}}})
+        self._reply({"run": {"info": {"run_id": "abc", "status": "RUNNING"}}})
 
-    def _answer(self, content: dict[str, Any]) -> None:
-        self.asked.append(self.path.partition("?")[0])
+    def _reply(self, content: dict[str, Any]) -> None:
+        self.requests.append(self.path.partition("?")[0])
         body = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -45,14 +45,14 @@ class Workspace(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What a Databricks of this machine is asked; the one that MLflow finds."""
-    Workspace.asked = []
+    """The requests to a Databricks workspace on this machine, which MLflow finds."""
+    Workspace.requests = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Workspace)
     Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DATABRICKS_HOST", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("DATABRICKS_TOKEN", "secret")
-    yield Workspace.asked
+    yield Workspace.requests
     server.shutdown()
     server.server_close()
 

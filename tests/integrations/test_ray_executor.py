@@ -33,7 +33,7 @@ def test_a_killed_workers_run_is_resumed_and_results_are_those_of_serial_runs(tm
     assert found["finished_on_ray"] == found["finished_one_by_one"] == 4
     assert found["runs_that_differ"] == []
     assert found["runs_taken_up_again"] == 1
-    assert len(killer.gone_on_after()) == 1
+    assert len(killer.resumed_after()) == 1
     assert not ray.is_initialized()
     assert list((tmp_path / "ray").glob(".shared-*")) == []
 
@@ -52,11 +52,11 @@ def test_twenty_four_runs_with_a_worker_killed_half_way_end_as_serial_ones(tmp_p
     assert found["finished_on_ray"] == found["finished_one_by_one"] == 24
     assert found["runs_that_differ"] == []
     assert found["runs_taken_up_again"] == 1
-    assert min(killer.gone_on_after()) > 0
+    assert min(killer.resumed_after()) > 0
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_there_is_used_and_left_as_it_is(tmp_path: Path, small_vit: str) -> None:
+def test_an_existing_cluster_is_used_and_left_as_it_is(tmp_path: Path, small_vit: str) -> None:
     script = (
         "import ray, sys; context = ray.init('local', num_cpus=2, include_dashboard=False, log_to_driver=False); "
         "print(context.address_info['gcs_address'], flush=True); sys.stdin.read(); "
@@ -88,19 +88,19 @@ def test_a_cluster_that_is_there_is_used_and_left_as_it_is(tmp_path: Path, small
 
 @pytest.mark.slow
 def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU is a number to Ray: a cluster may be told of one that is not there."""
+    """A GPU is a number to Ray: a cluster may declare one that does not exist."""
 
-    def say_what_is_set_aside(errand: RunRequest) -> Iterator[str | RunEnded]:
-        yield f"{errand.path.name} {ray.get_runtime_context().get_assigned_resources()['GPU']}"
+    def report_what_is_reserved(request: RunRequest) -> Iterator[str | RunEnded]:
+        yield f"{request.path.name} {ray.get_runtime_context().get_assigned_resources()['GPU']}"
         yield RunEnded(None)
 
-    monkeypatch.setattr("prol.integrations.ray_executor.work", say_what_is_set_aside)
+    monkeypatch.setattr("prol.integrations.ray_executor.work", report_what_is_reserved)
     plan, heard = small_plan(small_vit), []
     pending = {tmp_path / name: plan for name in "abcd"}
     ray.init("local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)
     try:
         executor = RayExecutor(cpus=1, gpus=0.25)
-        ended = list(executor.settle(pending, lambda path, word: heard.append((path.name, word))))
+        ended = list(executor.settle(pending, lambda path, line: heard.append((path.name, line))))
         assert sorted(ended) == [(path, None) for path in pending]
         assert sorted(heard) == [(name, f"{name} 0.25") for name in "abcd"]
     finally:
@@ -108,7 +108,7 @@ def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatc
 
 
 @pytest.mark.slow
-def test_who_stops_listening_stops_the_runs_and_they_can_go_on(tmp_path: Path, small_vit: str) -> None:
+def test_runs_stop_when_nobody_listens_and_can_be_resumed(tmp_path: Path, small_vit: str) -> None:
     """On a cluster that outlives it, so that the runs would too."""
     plan = small_plan(small_vit, "prol", chunk=1, limit_per_class=40, workers=1)
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -156,7 +156,7 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], says: str) -> 
 def test_an_address_where_nothing_listens_is_refused_before_ray_tries_for_minutes(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
+    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was contacted"))
     with socket.socket() as taken:  # bound, so that nobody else listens there
         taken.bind(("127.0.0.1", 0))
         executor = RayExecutor(address.format(port=taken.getsockname()[1]))
@@ -164,7 +164,7 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_tries_for_minute
             next(executor.settle({tmp_path / "run": Plan("ncm", "glyphs")}, lambda *_: None))
 
 
-def test_a_cluster_of_this_machine_imports_the_prol_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_cluster_imports_the_prol_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     source = str(Path(prol.__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
     with _same_prol():

@@ -60,7 +60,7 @@ def test_an_image_is_a_step_and_none_is_stored(small_vit: str, method: str, opti
     assert list(model.predict_proba_many(IMAGES)[0]) == ["cat", "ant", "bee"]
 
 
-def test_a_chunk_is_gathered_where_that_is_asked_for_and_the_rest_can_be_learnt(small_vit: str) -> None:
+def test_a_chunk_is_gathered_on_request_and_the_rest_can_be_learnt(small_vit: str) -> None:
     model = make(small_vit, chunk=3)
     images = IMAGES.copy()
     for number, (image, label) in enumerate(zip(images, LABELS, strict=True)):
@@ -149,7 +149,7 @@ def test_a_sample_that_is_refused_changes_nothing(
     assert model.waiting == 0
 
 
-def test_a_chunk_that_is_none_is_refused() -> None:
+def test_an_invalid_chunk_is_refused() -> None:
     with pytest.raises(ValueError, match="chunk must be a whole number, at least 1, got 0"):
         PROLClassifier(chunk=0)
 

@@ -85,7 +85,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
 def expected_numbers(run: Path) -> Written:
     """What the log of a run comes to, but for speeds."""
     written: Written = {}
-    chunk, right, asked = 0, 0, 0
+    chunk, correct, total = 0, 0, 0
 
     def note(name: str, value: float) -> None:
         written.setdefault(name, []).append((chunk, value))
@@ -94,15 +94,15 @@ def expected_numbers(run: Path) -> Written:
         event = json.loads(line)
         match event["event"]:
             case "TaskStarted":
-                right = asked = 0
+                correct = total = 0
             case "Predicted":
-                right, asked = right + event["correct"], asked + event["total"]
+                correct, total = correct + event["correct"], total + event["total"]
             case "ChunkLearnt":
                 chunk = event["chunk"]
                 if chunk % 2 == 0:
                     for name, value in event["report"].items():
                         note(f"learning/{name}", value)
-                    note("anytime/prequential", 100 * right / asked)
+                    note("anytime/prequential", 100 * correct / total)
             case "PointEvaluated":
                 note("anytime/accuracy", 100 * event["correct"] / event["total"])
                 note("anytime/classes", event["classes"])
@@ -341,8 +341,8 @@ def test_the_command_line_follows_runs(tmp_path: Path, small_vit: str, command: 
     ],
 )
 def test_mistakes_are_reported_before_the_run_starts(tmp_path: Path, command: Any, track: str, said: str) -> None:
-    asked = [word for one in track.split(" and ") for word in ("--track", one)]
-    code, _, err = command("run", "ncm", "digits", "--out", str(tmp_path / "run"), *asked)
+    flags = [word for one in track.split(" and ") for word in ("--track", one)]
+    code, _, err = command("run", "ncm", "digits", "--out", str(tmp_path / "run"), *flags)
     assert code == 2
     assert said in err
     assert not (tmp_path / "run").exists()
