@@ -7,6 +7,13 @@ import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+try:
+    import narwhals.stable.v2 as nw
+    from river import base
+    from river.utils.dataframe import into_frame, into_series, to_native_frame, to_native_series, to_numpy
+except ImportError as error:
+    raise ImportError("this needs river 0.26 or later: install it with pip install 'prol[river]'") from error
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,13 +23,6 @@ from prol.integrations.discriminant import Discriminant, Shrinkage, require_feat
 from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
 from prol.labels import Label, read_labels
 from prol.learner import Learner
-
-try:
-    import narwhals.stable.v2 as nw
-    from river import base
-    from river.utils.dataframe import into_frame, into_series, to_native_frame, to_native_series, to_numpy
-except ImportError as error:
-    raise ImportError("this needs river 0.26 or later: install it with pip install 'prol[river]'") from error
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
 

@@ -6,6 +6,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError("this needs scikit-learn: install it with pip install 'prol[sklearn]'") from error
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +21,6 @@ from prol.integrations.discriminant import Discriminant, Shrinkage, require_feat
 from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
 from prol.labels import Label, read_labels
 from prol.learner import Learner
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError("this needs scikit-learn: install it with pip install 'prol[sklearn]'") from error
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
 
