@@ -68,6 +68,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_databricks_is_written_to_and_no_folder_of_that_name(
     tmp_path: Path, small_vit: str, here: Path, workspace: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
