@@ -109,7 +109,7 @@ def test_the_headline_names_the_method_the_network_and_the_machine() -> None:
     assert headline(on_cpu).endswith("EPYC, 1 thread, torch 2.11")
 
 
-def test_rows_are_told_in_a_line() -> None:
+def test_a_row_is_one_line() -> None:
     assert line(SPEED["rows"][0]) == "prol train 10: 2,500 images/s"
     assert line(GROWTH["rows"][0]) == "10: 4.00 ms"
     assert line(LADDER["rows"][1]) == "bf16: RuntimeError: no compiler"
@@ -120,8 +120,7 @@ def test_numbers_keep_three_digits() -> None:
     assert [milliseconds(seconds) for seconds in (0.00123, 0.0123, 1.5)] == ["1.23", "12.3", "1,500.0"]
 
 
-@pytest.mark.parametrize("measured", [LADDER, GROWTH], ids=["ladder", "growth"])
-@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize(("measured", "ending"), [(LADDER, "png"), (GROWTH, "svg")], ids=["ladder", "growth"])
 def test_pictures_are_drawn(measured: dict[str, Any], ending: str, tmp_path: Path) -> None:
     plot_bench(measured, tmp_path / f"it.{ending}")
     assert (tmp_path / f"it.{ending}").stat().st_size > 1000

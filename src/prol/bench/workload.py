@@ -1,4 +1,4 @@
-"""What is timed: a learner that knows so many classes, and chunks of made-up images for it."""
+"""What is timed: a learner with a given number of classes, and chunks of random images for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SETS = 8
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A method with its options, as `prol compare` writes them."""
+class MethodSpec:
+    """A method with its options, as in `prol compare`."""
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -36,12 +36,12 @@ class Subject:
         return f"{self.method}:{given}" if given else self.method
 
     def given(self, chunk: int) -> dict[str, Any]:
-        """The options with the chunk size, where the method has a use for it."""
-        knows_chunk = any(option.name == "chunk" for option in dataclasses.fields(self._kind.Options))
-        return ({"chunk": chunk} if knows_chunk else {}) | dict(self.options)
+        """The options, with the chunk size if the method has that option."""
+        has_chunk = any(option.name == "chunk" for option in dataclasses.fields(self._kind.Options))
+        return ({"chunk": chunk} if has_chunk else {}) | dict(self.options)
 
     def resolved(self, chunk: int) -> Any:
-        """The method's own options object; mistakes in the options are told."""
+        """The method's options object; invalid options are refused."""
         return self._kind.read_options(self.given(chunk))
 
     def learner(self, backbone: Backbone, chunk: int) -> Learner:
@@ -52,33 +52,33 @@ class Subject:
         return registry.method(self.method)
 
 
-class Feed:
-    """Chunks of random uint8 images `[N, side, side, 3]` with random labels, in memory; a few, over and over."""
+class RandomChunks:
+    """A few chunks of random uint8 images `[N, side, side, 3]` with random labels, repeated endlessly."""
 
     def __init__(self, images: int, side: int, labels: Sequence[int], seed: int = 0) -> None:
         random = np.random.default_rng(seed)
-        self.chunks = [
+        self.all = [
             (
                 random.integers(0, 256, (images, side, side, 3), dtype=np.uint8),
                 random.choice(np.asarray(labels), images),
             )
             for _ in range(_SETS)
         ]
-        self._next = cycle(self.chunks)
+        self._next = cycle(self.all)
 
-    def chunk(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def next(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         return next(self._next)
 
 
 @dataclass(frozen=True)
-class Load:
-    """What a learner has to bear.
+class Workload:
+    """Classes and images of a measurement.
 
     Args:
-        classes: how many it knows: most are an earlier task's, announced and never learnt; the last 10, or half of them
-            where they are fewer than 20, are the current one's.
-        first_task: all classes are of one task instead, in which some methods train more.
-        side: of the square images that come in, in pixels; the network's own by default.
+        classes: total number. Most belong to an earlier task, announced and never learnt; the last 10, or half of them
+            if there are fewer than 20, belong to the current task.
+        first_task: whether all classes belong to one task instead, in which some methods train more.
+        side: of the square input images, in pixels; the input size of the network by default.
     """
 
     classes: int = 100
@@ -93,37 +93,37 @@ class Load:
 
     @property
     def current(self) -> range:
-        """The classes of the task being learnt."""
+        """The classes of the current task."""
         return range(0 if self.first_task else self.classes - min(_CURRENT, self.classes // 2), self.classes)
 
     def announce(self, learner: Learner) -> None:
-        """Tells a learner of all classes, so that none is new while it is timed."""
+        """Announces all classes to a learner, so that none is new while it is timed."""
         if self.current.start:
             learner.boundary(np.arange(self.current.start))
         learner.boundary(np.asarray(self.current))
 
-    def feed(self, images: int, size: int) -> Feed:
-        """Chunks of the current task for a network that takes images of `size`."""
-        return Feed(images, self.side or size, self.current)
+    def chunks(self, images: int, size: int) -> RandomChunks:
+        """Chunks of the current task for a network with input size `size`."""
+        return RandomChunks(images, self.side or size, self.current)
 
 
-def step_of(learner: Learner, feed: Feed) -> Step:
-    """One training step on the feed's next chunk."""
-    return lambda: learner.learn(*feed.chunk())
+def training_step(learner: Learner, chunks: RandomChunks) -> Step:
+    """One training step on the next chunk."""
+    return lambda: learner.learn(*chunks.next())
 
 
-def answer_of(learner: Learner, feed: Feed) -> Step:
-    """One prediction of the feed's next chunk, whose images go through the network together.
+def prediction_step(learner: Learner, chunks: RandomChunks) -> Step:
+    """One prediction of the next chunk, as one batch.
 
-    Where an answer depends on what is asked together, the method's own batches stay.
+    If predictions depend on the other images of a batch, the method's own batch size remains.
     """
     if "batch_independence" not in learner.exemptions():
-        learner.predict_batch = len(feed.chunks[0][0])
-    return lambda: learner.predict(feed.chunk()[0])
+        learner.predict_batch = len(chunks.all[0][0])
+    return lambda: learner.predict(chunks.next()[0])
 
 
 def free(device: torch.device) -> None:
-    """Gives back what earlier learners held on a GPU."""
+    """Releases the GPU memory of earlier learners."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

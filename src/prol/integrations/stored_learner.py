@@ -1,7 +1,8 @@
-"""A prol learner inside somebody else's object: opened when it is needed, copied and pickled without its network."""
+"""A prol learner inside an object of another library: copied and pickled without its network."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from prol.learner import Learner
 
 @dataclass(frozen=True)
 class Recipe:
-    """What `prol.create` is called with."""
+    """Arguments of `prol.create`."""
 
     method: str
     backbone: str
@@ -31,21 +32,11 @@ class Recipe:
                 "copied and pickled together with the classifier"
             )
 
-    def create(self) -> Learner:
-        return create(
-            self.method,
-            self.backbone,
-            device=self.device,
-            precision=self.precision,
-            seed=self.seed,
-            **dict(self.options or {}),
-        )
 
+class StoredLearner:
+    """Holds a learner, or the files that `learner.save` wrote.
 
-class KeptLearner:
-    """Holds a learner, or the files of one that `learner.save` wrote.
-
-    A pickle or a copy holds the files: what was learnt, and the name and hash of the backbone, which is opened again on
+    A pickle or a copy holds the files: the learner's state, and the name and hash of the backbone, which is opened on
     first use.
     """
 
@@ -55,28 +46,43 @@ class KeptLearner:
         self._backbone: str | None = None
 
     def open(self, recipe: Recipe) -> Learner:
-        """The learner; of the recipe, one that has learnt something follows only backbone, device and precision."""
+        """The learner. One loaded from files uses only the backbone, device and precision of the recipe."""
         if self._learner is None:
-            self._learner = recipe.create() if self._files is None else self._load(self._files, recipe)
+            self._learner = _create(recipe) if self._files is None else self._load(self._files, recipe)
             self._files, self._backbone = None, recipe.backbone
         return self._learner
 
     def _load(self, files: Mapping[str, bytes], recipe: Recipe) -> Learner:
         moved = None if recipe.backbone == self._backbone else recipe.backbone
         precision = None if recipe.precision == "auto" else recipe.precision
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as folder:
             for name, content in files.items():
-                Path(place, name).write_bytes(content)
-            return load(place, moved, device=recipe.device, precision=precision)
+                Path(folder, name).write_bytes(content)
+            return load(folder, moved, device=recipe.device, precision=precision)
 
     def __getstate__(self) -> dict[str, Any]:
         files = self._files
         if self._learner is not None:
-            with tempfile.TemporaryDirectory() as place:
-                folder = Path(place, "learner")
+            with tempfile.TemporaryDirectory() as parent:
+                folder = Path(parent, "learner")
                 self._learner.save(folder)
                 files = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
         return {"files": files, "backbone": self._backbone}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._learner, self._files, self._backbone = None, state["files"], state["backbone"]
+
+
+def _create(recipe: Recipe) -> Learner:
+    settings: dict[str, Any] = {"device": recipe.device, "precision": recipe.precision, "seed": recipe.seed}
+    return create(recipe.method, recipe.backbone, **settings, **dict(recipe.options or {}))
+
+
+# Pickles of version 0.1 name this class and its module as follows.
+KeptLearner = StoredLearner
+sys.modules["prol.integrations.kept_learner"] = sys.modules[__name__]
+
+
+def renamed(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a classifier pickled by version 0.1, under their names of today."""
+    return {"_stored" if name == "_kept" else name: value for name, value in state.items()}
