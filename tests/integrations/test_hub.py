@@ -15,8 +15,8 @@ from small_learners import small_vit, taught
 from stand_in_hub import Repository, StandInHub, reached
 
 import prol
-from prol.testing.stream import make_images
 from prol.integrations.hub import FILES, HubError, pull, push
+from prol.testing.stream import make_images
 
 NAME = "ann/pets"
 

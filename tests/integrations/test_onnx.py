@@ -19,11 +19,11 @@ from torch import Tensor
 import prol
 from prol import registry
 from prol.backbones import Pixels, Preprocessing, evaluation_input
-from prol.testing.stream import make_images
 from prol.integrations.onnx import export_onnx, preprocess, require_parity
 from prol.learner import Learner
 from prol.methods.closed_form.ncm import NCM
 from prol.methods.prol_plus.learner import PROLPlus
+from prol.testing.stream import make_images
 
 
 def scores_of(file: Path, images: NDArray[np.uint8]) -> Tensor:
@@ -138,7 +138,7 @@ class PredictsDifferently(NCM):
     name: ClassVar[str] = "predicts_differently"
 
     def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
-        scores = super()._scores(pixels, fixed)
+        scores = super().scores(pixels, encoded)
         return scores * 1.01 if torch.compiler.is_compiling() else scores
 
 
@@ -148,7 +148,7 @@ class BranchesOnValues(NCM):
     name: ClassVar[str] = "branches_on_values"
 
     def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
-        scores = super()._scores(pixels, fixed)
+        scores = super().scores(pixels, encoded)
         return scores if float(scores.sum()) > 0 else scores + 1
 
 

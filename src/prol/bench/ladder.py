@@ -117,7 +117,7 @@ def _product(method: MethodSpec, backbone: str, device: str, rung: Rung, chunk: 
 
 
 def _ready(method: MethodSpec, backbone: str, device: str, rung: Rung, chunk: int, workload: Workload) -> Step:
-    learner: Any = method.learner(_open(backbone, device, rung), chunk)  # PROL: its private `_step` is called below
+    learner: Any = method.learner(_open(backbone, device, rung), chunk)  # PROL: its own `step` is called below
     workload.announce(learner)
     images, labels = workload.chunks(chunk, learner.preprocessing.size).next()
     vit = learner.backbone
