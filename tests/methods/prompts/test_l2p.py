@@ -14,8 +14,8 @@ import prol
 from methods.naive_vit import outputs, tokens_of
 from methods.small_streams import changed_rows, pictures, tensors
 from prol.backbones import ViT, open_backbone
-from prol.testing import check_learner
 from prol.methods.prompts.l2p import L2P
+from prol.testing import check_learner
 
 KINDS = [0, 1, 2, 3]
 
