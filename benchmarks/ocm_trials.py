@@ -20,16 +20,16 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from prol.methods.replay.contrastive import Seen
 from torch import Tensor
 
 from prol import registry
 from prol.backbones import Backbone, open_backbone, pick_device
 from prol.bench.machine import document
 from prol.learner import Learner
-from prol.methods.replay.contrastive import Seen
 from prol.methods.replay.er import ER
-from prol.methods.replay.ocm import OCM
 from prol.methods.replay.learner import Drawn
+from prol.methods.replay.ocm import OCM
 from prol.methods.replay.views import CROP_GREY, apply_views
 
 

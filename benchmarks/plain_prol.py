@@ -3,7 +3,7 @@
 Written from the formulas of the method, in the order in which they are told, with timm's own blocks and torch's own
 Adam, and with no care for speed: two whole passes, every token of every block, attention written out where a prefix
 enters it, one convolution for each block and kind, whole tables in the optimiser, the D x D correlation of L_gen. It
-computes the same numbers as `prol.methods.prol.learner` with preset "paper" (tests/bench/test_plain_prol.py), for chunks that
+computes the same numbers as PROL with preset "paper" (tests/bench/test_plain_prol.py), for chunks that
 hold classes of the current task only.
 """
 

@@ -20,8 +20,8 @@ from torch import Tensor
 from prol.backbones import evaluation_input, open_backbone, pick_device
 from prol.bench.machine import document
 from prol.bench.subject import Load, Subject
-from prol.methods.prol.learner import PROL
 from prol.engine.adam import part_gradients
+from prol.methods.prol.learner import PROL
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import torch
 from PIL import Image
 
 from prol.bench.machine import document
-from prol.datasets.glyphs import glyphs
+from prol.data.builtin import glyphs
 
 CHUNK = 10
 

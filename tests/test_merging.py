@@ -15,9 +15,9 @@ import prol
 from integrations.small_learners import METHODS, small_vit
 from prol import registry
 from prol.backbones import ResNet, ViT
-from prol.testing.stream import make_images
 from prol.labels import Label
 from prol.learner import Learner
+from prol.testing.stream import make_images
 
 VIT, DEEPER = small_vit(1, torch.float64), small_vit(2, torch.float64)
 NAMES: tuple[Label, ...] = ("ant", "bee", 7, "7", "cat")

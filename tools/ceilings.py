@@ -21,9 +21,9 @@ from torch import Tensor
 import prol
 from prol import registry
 from prol.backbones import evaluation_input, open_backbone
-from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import mean_square, ridge
+from prol.methods.prol_plus.learner import PROLPlus
 
 AT_ONCE, CHUNK, EPOCHS, BATCH, LR, HELD_EVERY = 500, 10, 30, 512, 1e-3, 10
 RIDGE = tuple(10.0**power for power in range(-6, 2))

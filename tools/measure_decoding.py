@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
-from prol.datasets.base import Loaded
-from prol.datasets.decoding import decode, decode_all
-from prol.datasets.image_files import is_image
-from prol.datasets.prefetch import prefetched
+from prol.data.base import Loaded
+from prol.data.decoding import decode, decode_all
+from prol.data.image_files import is_image
+from prol.data.prefetch import prefetched
 
 WORKERS = (1, 2, 4)
 BATCH = 64

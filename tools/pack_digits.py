@@ -1,6 +1,6 @@
 """Packs the UCI optical digits (scikit-learn's `digits.csv.gz`: 64 pixel values and the digit a row) for shipping.
 
-    python tools/pack_digits.py digits.csv.gz src/prol/datasets/builtin/digits.npz
+    python tools/pack_digits.py digits.csv.gz src/prol/data/arrays/digits.npz
 
 The train/test cut is drawn here once and shipped, so that every installation tests on the same images.
 """

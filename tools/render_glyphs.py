@@ -1,6 +1,6 @@
 """Renders the masks behind the built-in `glyphs` data set from the DejaVu and STIX fonts that matplotlib brings along.
 
-    python tools/render_glyphs.py src/prol/datasets/builtin/glyphs.npz
+    python tools/render_glyphs.py src/prol/data/arrays/glyphs.npz
 
 Each character is drawn large, cut to its ink, and shrunk so that its longer side fills the mask inside its margin.
 """

@@ -22,7 +22,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from prol.datasets.glyphs import glyphs
+from prol.data.builtin import glyphs
 from serve.page_browser import browser, hand_over, service, until
 
 KNOWN, NEW = "AEKMRSTWX48", "Q"

@@ -1,4 +1,4 @@
-"""A PIL image as plain RGB, the same wherever it comes from: a file of a data set, or a user's hand."""
+"""Converts PIL images to RGB arrays; the same conversion for files of data sets and for images that a user passes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def rgb_array(image: Image.Image) -> NDArray[np.uint8]:
-    """uint8 RGB `[H, W, 3]`, upright, whatever the image's mode; what is transparent becomes white."""
+    """uint8 RGB `[H, W, 3]`, upright, whatever the image's mode; transparent pixels become white."""
     from PIL import Image
 
     image = _upright(image)
-    if image.mode.startswith("I"):  # 16 bits of grey: Pillow would cut them off at 255 instead of scaling
+    if image.mode.startswith("I"):  # 16-bit grey: Pillow would clip at 255 instead of scaling
         return np.repeat((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8)[..., None], 3, axis=-1)
     if image.has_transparency_data:
         layered = image.convert("RGBA")
@@ -29,5 +29,5 @@ def _upright(image: Image.Image) -> Image.Image:
 
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # broken notes about the picture do not spoil the picture
+    except Exception:  # broken metadata does not make the pixels unreadable
         return image

@@ -14,9 +14,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 if TYPE_CHECKING:
-    from prol.datasets import Dataset
+    from prol.data import Dataset
+    from prol.data.streams import Stream
     from prol.learner import Learner
-    from prol.streams import Stream
 
 _BUILT_IN = {
     "methods": {
@@ -38,7 +38,7 @@ _BUILT_IN = {
         "lae": "prol.methods.adapters.lae:LAE",
         "er": "prol.methods.replay.er:ER",
         "derpp": "prol.methods.replay.derpp:DERPP",
-        "er_ace": "prol.methods.replay.er_ace:ERACE",
+        "er_ace": "prol.methods.replay.er:ERACE",
         "gdumb": "prol.methods.replay.gdumb:GDumb",
         "mose": "prol.methods.replay.mose:MOSE",
         "ocm": "prol.methods.replay.ocm:OCM",
@@ -47,23 +47,23 @@ _BUILT_IN = {
         "gsa": "prol.methods.replay.gsa:GSA",
     },
     "datasets": {
-        "digits": "prol.datasets.digits:digits",
-        "glyphs": "prol.datasets.glyphs:glyphs",
-        "generated": "prol.datasets.generated:generated",
-        "folder": "prol.datasets.folder:folder",
-        "parquet": "prol.datasets.parquet:parquet",
-        "cifar100": "prol.datasets.cifar100:cifar100",
-        "imagenet_r": "prol.datasets.imagenet_r:imagenet_r",
-        "imagenet_a": "prol.datasets.imagenet_a:imagenet_a",
-        "cub200": "prol.datasets.cub200:cub200",
+        "digits": "prol.data.builtin:digits",
+        "glyphs": "prol.data.builtin:glyphs",
+        "generated": "prol.data.generated:generated",
+        "folder": "prol.data.folder:folder",
+        "parquet": "prol.data.parquet:parquet",
+        "cifar100": "prol.data.cifar100:cifar100",
+        "imagenet_r": "prol.data.imagenet_variants:imagenet_r",
+        "imagenet_a": "prol.data.imagenet_variants:imagenet_a",
+        "cub200": "prol.data.cub200:cub200",
     },
     "protocols": {
-        "disjoint": "prol.streams.disjoint:disjoint",
-        "blurry": "prol.streams.blurry:blurry",
-        "iblurry": "prol.streams.iblurry:iblurry",
-        "siblurry": "prol.streams.siblurry:siblurry",
-        "gradual": "prol.streams.gradual:gradual",
-        "imbalanced": "prol.streams.imbalanced:imbalanced",
+        "disjoint": "prol.data.streams.disjoint:disjoint",
+        "blurry": "prol.data.streams.blurry:blurry",
+        "iblurry": "prol.data.streams.blurry:iblurry",
+        "siblurry": "prol.data.streams.blurry:siblurry",
+        "gradual": "prol.data.streams.gradual:gradual",
+        "imbalanced": "prol.data.streams.disjoint:imbalanced",
     },
 }
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from prol.class_rows import Combine, Contents, Tensors
+from prol.classes import Combine, Contents, Tensors
 
 Kind = Literal["parameter", "statistic", "sample", "moment"]
 """Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""
@@ -143,7 +143,7 @@ class Value:
     """A declared JSON value."""
 
     read: Callable[[], Any]
-    load: Callable[[Any], None]
+    load: Callable[[Any], object]
     merge: Merge = "keep"
     agree: str = ""
     is_row: bool = False
@@ -312,7 +312,7 @@ class State:
         attribute: str = "",
         *,
         read: Callable[[], Any] | None = None,
-        load: Callable[[Any], None] | None = None,
+        load: Callable[[Any], object] | None = None,
         merge: Merge = "keep",
         agree: str = "",
         is_row: bool = False,
@@ -370,7 +370,7 @@ class State:
         """Takes back all that was declared under this prefix."""
         for store in (self._all.entries, self._all.values):
             for name in [name for name in store if name.startswith(self.prefix)]:
-                del store[name]  # type: ignore[attr-defined]
+                del store[name]
 
     def _declare(self, entry: Entry) -> None:
         if entry.name in self._all.entries:
@@ -445,7 +445,9 @@ class State:
     def overwrites(self, *names: str) -> None:
         """To be called before entries are overwritten rather than appended to: an open record copies them first."""
         record = self._all.record
-        for entry in self._entries() if record is not None else ():
+        if record is None:
+            return
+        for entry in self._entries():
             if entry.name not in record.copies and any(_is_under(entry.name, self.prefix + name) for name in names):
                 record.copies[entry.name] = {name: tensor.detach().clone() for name, tensor in entry.read().items()}
 

@@ -20,8 +20,8 @@ import torch
 import prol
 from golden_files import tiny_vit
 from prol.artifacts.updating import save_into
-from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
+from prol.testing.stream import STREAM, difference, teach
 
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import prol
-from testing.colour_means import ColourMeans, colour_means
 from golden_files import tiny_vit
 from prol.backbones import ViT
-from prol.testing.stream import STREAM, difference, make_images, same_bits, teach
 from prol.learner import Learner
+from prol.testing.stream import STREAM, difference, make_images, same_bits, teach
+from testing.colour_means import ColourMeans, colour_means
 
 METHODS = [
     ("ncm", {}),

@@ -9,8 +9,8 @@ import pytest
 import prol
 from prol.artifacts.updating import finish_saving, save_into, saved_sha256
 from prol.backbones import ViT
-from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
+from prol.testing.stream import STREAM, difference, teach
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from prol.bench.peak import copy_peak, matrix_peak, peak
 from prol.bench.speed import speed
 from prol.bench.subject import Load, Subject
 from prol.bench.timing import Pace
-from prol.datasets import ArraySplit, Dataset
+from prol.data import ArraySplit, Dataset
 
 QUICK = Pace(warmup=0, repeats=2, steps=1)
 PROL = Subject("prol", {"blocks": "3"})

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import prol
-from prol.testing.stream import make_images
 from prol.runs import start
+from prol.testing.stream import make_images
 from runs.small_runs import small_plan
 
 LABELS = ["ant", "bee", 7, "bee", "7", "bee", 7, "ant"]

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from docs.pages import Block
-from prol.datasets.glyphs import glyphs
+from prol.data.builtin import glyphs
 from runs.small_runs import environment
 from serve.running import DEADLINE, eventually
 

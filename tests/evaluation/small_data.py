@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from prol.datasets import ArraySplit, Dataset, Loaded, Unreadable
-from prol.streams import Stream, disjoint
+from prol.data import ArraySplit, Dataset, Loaded, Unreadable
+from prol.data.streams import Stream, disjoint
 
 CLASSES = ("red", "green", "blue", "grey", "white")
 _COLOURS = np.array([(200, 30, 30), (30, 200, 30), (30, 30, 200), (110, 110, 110), (240, 240, 240)])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testing.colour_means import colour_means
 from evaluation.small_data import colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import Arrivals, ChunkLearnt, ChunkMissed, Clock, Cursor, Finished, StepTimed, run_stream
+from testing.colour_means import colour_means
 
 
 def walk(clock: Clock, sizes: list[int]) -> tuple[list[int], Cursor]:

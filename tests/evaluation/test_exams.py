@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import prol
-from testing.colour_means import ColourMeans, ColourOptions, colour_means
 from evaluation.small_data import CLASSES, colours, stream_over
 from golden_files import tiny_vit
 from prol.backbones import ViT
@@ -32,6 +31,7 @@ from prol.evaluation import (
     run_stream,
 )
 from prol.evaluation.metrics import anytime_metrics, calibration_error, confidence_bins
+from testing.colour_means import ColourMeans, ColourOptions, colour_means
 
 EVERYTHING = Measures(points=4, shots=2, prequential=True)
 

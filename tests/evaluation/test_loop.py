@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from testing.colour_means import ColourMeans, ColourOptions, colour_means
 from evaluation.small_data import CLASSES, colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import (
@@ -22,6 +21,7 @@ from prol.evaluation import (
     TaskStarted,
     run_stream,
 )
+from testing.colour_means import ColourMeans, ColourOptions, colour_means
 
 
 class Witness(ColourMeans):

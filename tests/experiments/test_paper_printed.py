@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from prol.datasets.generated import TEST_SIZES, TRAIN_SIZES
+from prol.data.generated import TEST_SIZES, TRAIN_SIZES
 from prol.experiments.paper.printed import DATASETS, PrintedTable, names, read_printed
 from prol.methods.prol.options import ABLATIONS
 

@@ -9,8 +9,8 @@ import torch
 import prol
 from prol import registry
 from prol.backbones import Backbone, Preprocessing, ResNet, ViT
-from prol.testing.stream import teach
 from prol.learner import Learner
+from prol.testing.stream import teach
 
 REPLAY = {"memory": 8, "replay": 4}
 METHODS: dict[str, dict[str, Any]] = {

@@ -15,9 +15,9 @@ from small_learners import small_vit, taught
 from stand_in_hub import Repository, StandInHub, reached
 
 import prol
-from prol.testing.stream import make_images
 from prol.integrations.hub import FILES, pull, push
 from prol.integrations.hub_errors import HubError
+from prol.testing.stream import make_images
 
 NAME = "ann/pets"
 

@@ -19,12 +19,12 @@ from torch import Tensor
 import prol
 from prol import registry
 from prol.backbones import Pixels, Preprocessing, evaluation_input
-from prol.testing.stream import make_images
 from prol.integrations.onnx import export_onnx, require_parity
 from prol.integrations.onnx_graph import prepared
 from prol.learner import Learner
 from prol.methods.closed_form.ncm import NCM
 from prol.methods.prol_plus.learner import PROLPlus
+from prol.testing.stream import make_images
 
 LONG = ("slda", "randumb", "l2p", "dualprompt", "coda_prompt", "convprompt", "mos", "ease", "lae")
 """Methods whose graphs take long to write, or are much like those of others."""

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ViT, evaluation_input
-from prol.methods.prol_plus.learner import learner as prol_plus
-from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.block_features import block_features
+from prol.methods.prol_plus.learner import PROLPlus
+from prol.methods.prol_plus.learner import learner as prol_plus
 
 SMALL = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}
 WHOLE = {"budget_mb": 7, "own": None}

@@ -13,8 +13,8 @@ from torch import Tensor
 import prol
 from golden_files import tiny_vit
 from prol import registry
-from prol.testing.stream import difference
 from prol.learner import Learner, Removal
+from prol.testing.stream import difference
 
 ALL = [*TASKS[0], *TASKS[1]]
 TEST = pictures(ALL, seed=40)

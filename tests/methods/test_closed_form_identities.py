@@ -17,8 +17,8 @@ from evaluation.small_data import colours, stream_over
 from prol.backbones import ViT, evaluation_input
 from prol.evaluation import Finished, Result, run_stream
 from prol.learner import Learner
-from prol.methods.closed_form.ranpac import RanPAC
 from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.ranpac import RanPAC
 from prol.methods.closed_form.solvers import ridge
 
 KINDS = [0, 1, 2, 0, 1, 0, 2, 3, 1, 0]

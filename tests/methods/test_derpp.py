@@ -12,9 +12,9 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.testing.learner_checks import CHECKS
 from prol.methods.replay.derpp import DERPP, logit_distance
 from prol.methods.replay.views import PARTIAL, apply_views
+from prol.testing.learner_checks import CHECKS
 
 
 def random_tensor(*shape: int, seed: int) -> Tensor:

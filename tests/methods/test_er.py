@@ -15,12 +15,12 @@ from test_captured_operations import NothingRead
 
 import prol
 from prol.backbones import ResNet
-from prol.testing.learner_checks import CHECKS
-from prol.testing.stream import difference
 from prol.methods.replay.er import ER
 from prol.methods.replay.learner import ReplayLearner
 from prol.methods.replay.views import FULL, apply_views
 from prol.runs import Plan, start
+from prol.testing.learner_checks import CHECKS
+from prol.testing.stream import difference
 
 
 def test_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> None:

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_replay import CLASSES, STREAM, PlainReplay, as_tensors, foretold, images_of, make, require_alike
+from prol.methods.replay.er_ace import asymmetric_cross_entropy
 from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.testing.learner_checks import CHECKS
-from prol.methods.replay.er_ace import asymmetric_cross_entropy
 from prol.methods.replay.views import PARTIAL, apply_views
+from prol.testing.learner_checks import CHECKS
 
 
 def random_logits(count: int, classes: int, seed: int = 0) -> Tensor:

@@ -13,11 +13,11 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ResNet
-from prol.testing.learner_checks import CHECKS
+from prol.engine.similarity import unit
 from prol.methods.replay.esrm import ESRM, group_contrast
 from prol.methods.replay.sample_memory import Insertion
-from prol.engine.similarity import unit
 from prol.methods.replay.views import FULL, apply_views
+from prol.testing.learner_checks import CHECKS
 
 SMALL = {"memory": 6, "replay": 4, "projection": 5}
 

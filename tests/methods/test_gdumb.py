@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from prol.methods.replay.gdumb_training import MemoryNetwork, TrainingPlan, descend, rates
 from small_streams import pictures
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import prol
 from prol.backbones import ResNet
-from prol.testing.stream import difference
 from prol.methods.replay.gdumb import GDumb
-from prol.methods.replay.gdumb_training import MemoryNetwork, TrainingPlan, descend, rates
+from prol.testing.stream import difference
 
 KINDS = [0, 1, 2]
 

@@ -19,12 +19,12 @@ from torch.distributions import MultivariateNormal
 
 from own_gains import expected_gains
 from prol.backbones import ViT
+from prol.methods.prol_plus.block_features import Scale
+from prol.methods.prol_plus.class_covariances import ROUNDING
+from prol.methods.prol_plus.cross_validation import STRENGTHS
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.learner import class_covariances as own_covariances
-from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.cross_validation import STRENGTHS
 from prol.methods.prol_plus.mean_shrinkage import LEAST_FREEDOM, LEAST_SIGNAL
-from prol.methods.prol_plus.class_covariances import ROUNDING
 
 TEST = pictures(list(range(6)), seed=7)
 

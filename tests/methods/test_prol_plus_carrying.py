@@ -11,9 +11,9 @@ from small_streams import pictures
 from torch import Tensor
 
 from prol.backbones import ViT
-from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.closed_form.moments import Totals
 from prol.methods.prol_plus.class_covariances import OwnCovariances
+from prol.methods.prol_plus.learner import PROLPlus
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from small_streams import pictures, tensors
 from torch import Tensor
 
 from prol.backbones import ViT
-from prol.methods.prol_plus.learner import learner as prol_plus
-from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.block_features import principal_directions
-from prol.methods.prol_plus.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.methods.prol_plus.class_covariances import OwnCovariances, packed_length
+from prol.methods.prol_plus.cross_validation import FIRST, STRENGTHS, choose_strength
+from prol.methods.prol_plus.learner import PROLPlus
+from prol.methods.prol_plus.learner import learner as prol_plus
 
 TEST = pictures(list(range(6)), seed=7)
 KINDS = [number % 3 if number < 40 else number % 4 for number in range(60)]

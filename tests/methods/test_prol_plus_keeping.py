@@ -11,8 +11,8 @@ from small_streams import pictures, same_state, tensors
 
 from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
-from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.class_covariances import packed_length
+from prol.methods.prol_plus.learner import PROLPlus
 from prol.runs.counting import count_parameters
 
 TEST = pictures(list(range(6)), seed=7)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prol.methods.prol_plus.class_covariances import packed_length
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.options import (
     NUMBER,
@@ -18,7 +19,6 @@ from prol.methods.prol_plus.options import (
     Widths,
     plan,
 )
-from prol.methods.prol_plus.class_covariances import packed_length
 
 MOST_LINEAR = 0.6
 """Of all features those that may be the blocks' own; the rest are random."""

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from golden_files import tiny_vit
 from prol.backbones import ViT, evaluation_input
-from prol.testing.stream import difference, same_bits
-from prol.methods.prol_plus.learner import FirstBlocks, PROLPlus
 from prol.methods.closed_form.first_task import FirstTask
+from prol.methods.prol_plus.learner import FirstBlocks, PROLPlus
+from prol.testing.stream import difference, same_bits
 
 TEST = pictures(list(range(6)), seed=7)
 

@@ -11,8 +11,8 @@ from small_streams import pictures, tensors
 import prol
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
-from prol.methods.closed_form.randumb import RanDumb
 from prol.methods.closed_form.random_features import gamma_by_variance
+from prol.methods.closed_form.randumb import RanDumb
 from prol.runs.counting import count_parameters
 
 TASKS = ([0, 1, 2], [3, 4, 5])

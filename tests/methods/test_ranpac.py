@@ -11,13 +11,13 @@ from small_streams import pictures, same_state, tensors
 import prol
 from golden_files import tiny_vit
 from prol.backbones import ViT, open_backbone
-from prol.testing import check_learner
-from prol.testing.learner_checks import CHECKS, Subject
-from prol.testing.stream import difference
 from prol.learner import Amount
 from prol.methods.closed_form.ranpac import RanPAC
 from prol.methods.closed_form.solvers import choose_ridge, mean_square, ridge
 from prol.runs.counting import count_parameters
+from prol.testing import check_learner
+from prol.testing.learner_checks import CHECKS, Subject
+from prol.testing.stream import difference
 
 TASKS = ([0, 1, 2], [3, 4, 5])
 TEST = pictures(list(range(6)), seed=7)

@@ -10,9 +10,9 @@ import torch
 
 import prol
 from prol.backbones import ViT
-from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
 from prol.registry import method
+from prol.testing.stream import STREAM, difference, teach
 
 TRAINED = ["prol", "l2p", "dualprompt", "coda_prompt", "convprompt", "lae", "finetune", "head_only", "mos", "ease"]
 

@@ -9,8 +9,8 @@ from small_streams import pictures
 import prol
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
-from prol.methods.closed_form.slda import SLDA
 from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.slda import SLDA
 from prol.methods.closed_form.solvers import lda
 
 KINDS = [0, 1, 2, 0, 1, 0, 2, 3, 1, 0, 3, 2]

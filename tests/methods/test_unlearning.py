@@ -7,8 +7,8 @@ import torch
 from every_method import METHODS, make, taught
 from small_streams import pictures
 
-from prol.testing.stream import difference
 from prol.learner import Learner
+from prol.testing.stream import difference
 
 KINDS = [0, 1, 2, 3, 0, 1, 2, 0, 1, 0, 2, 1]
 IMAGES = pictures(KINDS, seed=1)

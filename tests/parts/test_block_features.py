@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.backbones import Encoded, ViT
+from prol.methods.closed_form.moments import Totals
 from prol.methods.prol_plus.block_features import (
     FEW,
     LARGEST,
@@ -20,7 +21,6 @@ from prol.methods.prol_plus.block_features import (
     require_usable,
     usable,
 )
-from prol.methods.closed_form.moments import Totals
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:

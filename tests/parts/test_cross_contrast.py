@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-
 from prol.methods.replay.cross_contrast import cross_contrast, softened_divergence
+
 from prol.engine.similarity import unit
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.methods.prol_plus.learner import cross_validation
+from prol.methods.closed_form.moments import Totals
 from prol.methods.prol_plus.cross_validation import (
     FIRST,
     NO_FREEDOM,
@@ -20,7 +20,7 @@ from prol.methods.prol_plus.cross_validation import (
     choose_strength,
     cross_validated,
 )
-from prol.methods.closed_form.moments import Totals
+from prol.methods.prol_plus.learner import cross_validation
 
 CLASSES = 3
 

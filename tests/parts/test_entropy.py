@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prol.methods.replay.entropy import above_median, prediction_entropy, surest_replaced
 from torch import Tensor
 
-from prol.methods.replay.entropy import above_median, prediction_entropy, surest_replaced
 from prol.methods.replay.sample_memory import EMPTY, SampleMemory
 
 

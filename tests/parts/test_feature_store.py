@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from prol.learner import Amount
-from prol.methods.closed_form.recollection import ClassReservoir, Memory, Recollection, require_memory
 from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.recollection import ClassReservoir, Memory, Recollection, require_memory
 
 CPU = torch.device("cpu")
 FEATURES = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-
 from prol.methods.replay.gradient_balance import class_weights, probability_sums, weighted_cross_entropy
 from prol.methods.replay.mirrored_halves import halves_mirrored, with_halves_mirrored
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from prol.methods.prol_plus.learner import mean_shrinkage
-from prol.methods.prol_plus.mean_shrinkage import believed, in_any_direction, in_shared_directions, steadied_lda
 from prol.methods.closed_form.moments import Moments, Totals
 from prol.methods.closed_form.solvers import factor, lda
+from prol.methods.prol_plus.learner import mean_shrinkage
+from prol.methods.prol_plus.mean_shrinkage import believed, in_any_direction, in_shared_directions, steadied_lda
 
 COUNTS = st.lists(st.integers(1, 12), min_size=2, max_size=5).filter(lambda counts: sum(counts) > len(counts) + 2)
 SEEDS = st.integers(0, 99)

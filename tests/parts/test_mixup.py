@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-
 from prol.methods.replay.mixup import Mixture, draw_beta, mixed_cross_entropy, mixed_images, mixed_rows
 
 

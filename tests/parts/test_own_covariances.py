@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from own_gains import expected_gains
-from prol.methods.prol_plus.learner import class_covariances as own_covariances
 from prol.methods.prol_plus.class_covariances import (
     DOUBT,
     FLOOR,
@@ -27,6 +26,7 @@ from prol.methods.prol_plus.class_covariances import (
     unpacked_products,
     widest,
 )
+from prol.methods.prol_plus.learner import class_covariances as own_covariances
 
 CPU = torch.device("cpu")
 WIDTH, CLASSES, COUNT = 4, 3, 40

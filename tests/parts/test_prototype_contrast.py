@@ -7,14 +7,13 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-
 from prol.methods.replay.prototype_contrast import (
     chosen_pairs,
     class_means,
     pair_chances,
     prototype_contrast,
 )
+from torch import Tensor
 
 CLASSES = 5
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from prol.methods.replay.rotations import MOST, pseudo_classes, versions
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-
 from prol.methods.replay.running_statistics import keep_if, noted
+from torch import Tensor, nn
 
 
 def some() -> dict[str, Tensor]:

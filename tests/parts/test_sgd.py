@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prol.parts.rows import RowTable
 from torch import Tensor
 
 from prol.engine.adam import Part
-from prol.parts.rows import RowTable
 from prol.engine.sgd import SGD
 
 ROWS, WIDTH = 6, 3

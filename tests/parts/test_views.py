@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.methods.replay.views import FULL, NUMBERS, PARTIAL, ViewKind, apply_views, draw_views, greyed, jittered, turned_hue
+from prol.methods.replay.views import (
+    FULL,
+    NUMBERS,
+    PARTIAL,
+    ViewKind,
+    apply_views,
+    draw_views,
+    greyed,
+    jittered,
+    turned_hue,
+)
 
 SIZE = 12
 CLOSE = {"rtol": 0, "atol": 1e-10}

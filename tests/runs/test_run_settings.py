@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prol.datasets.cutting import read_cut
-from prol.datasets.folder import folder as open_folder
+from prol.data.folder import folder as open_folder
+from prol.data.split import read_split
 from prol.evaluation import Clock, Event, Measures
 from prol.runs import Plan, resume, start
 from prol.runs.display import Silent
@@ -210,7 +210,7 @@ def test_the_split_stands_beside_the_result_and_can_be_used_again(tmp_path: Path
         threads=1,
     )
     first = start(plan, tmp_path / "first").path
-    cut = read_cut(first / "split.json")
+    cut = read_split(first / "split.json")
     assert (cut.images, len(cut.test)) == (24, 12)
     options = {"split": str(first / "split.json")}
     second = start(replace(plan, dataset_options=options), tmp_path / "second").path
@@ -218,7 +218,7 @@ def test_the_split_stands_beside_the_result_and_can_be_used_again(tmp_path: Path
     assert labels[0] == labels[1]
     assert read(second / "split.json")["test"] == read(first / "split.json")["test"]
     assert read(second / "result.json")["metrics"] == read(first / "result.json")["metrics"]
-    assert np.array_equal(open_folder(photos, split=str(first / "split.json")).cut.test, cut.test)
+    assert np.array_equal(open_folder(photos, split=str(first / "split.json")).split.test, cut.test)
 
 
 def test_owners_halves_need_no_split_file(tmp_path: Path, small_vit: str) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from prol.data.streams import class_presence
 from prol.runs import start
 from prol.runs.setup import set_up
-from prol.streams import class_presence
 from runs.small_runs import small_plan
 
 

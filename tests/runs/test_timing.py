@@ -3,7 +3,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from testing.colour_means import colour_means
 from evaluation.small_data import colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import ChunkLearnt, ChunkMissed, ChunkRead, Clock, Measures, Predicted, StepTimed, run_stream
@@ -11,6 +10,7 @@ from prol.evaluation.events import Evaluated, PointEvaluated, RunStarted, TaskSt
 from prol.runs.display import Speed
 from prol.runs.run import tell
 from prol.runs.timing import Timing
+from testing.colour_means import colour_means
 
 
 def test_each_event_is_booked_where_its_time_was_spent() -> None:

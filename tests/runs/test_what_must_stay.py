@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prol.datasets import ArraySplit, Dataset, Subset
-from prol.datasets.image_files import FileSplit
+from prol.data import ArraySplit, Dataset, Subset
+from prol.data.image_files import FileSplit
 from prol.runs import Plan, resume, start
 from prol.runs.export import export
 from prol.runs.images_hash import images_sha256

@@ -15,7 +15,6 @@ from torch import Tensor
 import prol
 from prol.artifacts.updating import saved_sha256
 from prol.backbones import Pixels, ViT
-from prol.testing.stream import difference
 from prol.methods.closed_form.ncm import NCM
 from prol.serve.budget import Budget, Share
 from prol.serve.class_jobs import Remove
@@ -31,6 +30,7 @@ from prol.serve.snapshots import Publisher, Snapshot, Turns
 from prol.serve.store import Store, about
 from prol.serve.waiting_line import WaitingLine
 from prol.serve.writer import Writer
+from prol.testing.stream import difference
 from serve.running import picture
 
 

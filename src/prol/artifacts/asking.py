@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from prol.answers import Answer, ranked
-from prol.datasets.base import Unreadable
-from prol.datasets.image_files import FileSplit
-from prol.datasets.prefetch import prefetched
+from prol.data.base import Unreadable
+from prol.data.image_files import FileSplit
+from prol.data.prefetch import prefetched
 
 if TYPE_CHECKING:
     from prol.learner import Learner

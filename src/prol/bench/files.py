@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.bench.timing import Clock, Timed, waiting
-from prol.datasets import Dataset, Loaded
-from prol.datasets.prefetch import prefetched
+from prol.data import Dataset, Loaded
+from prol.data.prefetch import prefetched
 from prol.learner import Learner
 
 Row = dict[str, Any]

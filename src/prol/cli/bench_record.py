@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prol.backbones import Backbone
     from prol.bench.subject import Subject
     from prol.bench.timing import Pace
-    from prol.datasets import Dataset
+    from prol.data import Dataset
 
 FAILED = 1
 

@@ -13,7 +13,7 @@ from prol.cli import arguments as a
 
 if TYPE_CHECKING:
     from prol.artifacts.asking import Asked
-    from prol.datasets import Unreadable
+    from prol.data import Unreadable
     from prol.report.answer_text import Answered
 
 UNREADABLE = 1
@@ -62,7 +62,7 @@ def predict(
     import os
 
     from prol.artifacts.asking import ask
-    from prol.datasets.given_images import find_images
+    from prol.data.image_files import find_images
     from prol.loading import load
     from prol.report.answer_text import answer_format
 
@@ -88,7 +88,7 @@ def predict(
 
 def _answered(asked: Iterable[Asked | Unreadable], bad: list[str]) -> Iterator[Answered]:
     """What could be answered; the rest is noted in `bad`."""
-    from prol.datasets import Unreadable
+    from prol.data import Unreadable
 
     for one in asked:
         if isinstance(one, Unreadable):

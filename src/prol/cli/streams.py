@@ -12,8 +12,8 @@ from prol.cli import arguments as a
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from prol.datasets import Dataset
-    from prol.streams import Stream
+    from prol.data import Dataset
+    from prol.data.streams import Stream
 
 _MOST_BINS = 100
 
@@ -38,9 +38,9 @@ def streams(
     """Show the order in which a data set would come, or list the protocols."""
     from prol import registry
     from prol.cli.terminal import output
+    from prol.data.streams import SHARED_ARGUMENTS
     from prol.options import bind_arguments, parse_pairs
     from prol.report.figures import check_figure_file
-    from prol.streams import SHARED_ARGUMENTS
 
     console = output()
     if dataset is None:
@@ -87,8 +87,8 @@ def _protocol_table() -> tuple[Table, list[str]]:
     from rich.table import Table
 
     from prol import registry
+    from prol.data.streams import SHARED_ARGUMENTS
     from prol.options import describe_options, own_arguments
-    from prol.streams import SHARED_ARGUMENTS
 
     table = Table(box=SIMPLE)
     for title in ("protocol", "what it is", "told by default", "its own options (-P)"):
@@ -111,7 +111,7 @@ def _task_table(stream: Stream, dataset: Dataset, title: str) -> Table:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from prol.streams import summarise_tasks
+    from prol.data.streams import summarise_tasks
 
     table = Table(box=SIMPLE, title=title, title_justify="left")
     for column in ("task", "samples", "chunks", "own classes", "classes present", "of other tasks' classes, %"):
@@ -130,8 +130,8 @@ def _told(stream: Stream) -> str:
 def _plot(stream: Stream, dataset: Dataset, title: str, file: Path) -> None:
     from itertools import accumulate
 
+    from prol.data.streams import class_presence, summarise_tasks
     from prol.report.stream_plot import plot_stream
-    from prol.streams import class_presence, summarise_tasks
 
     labels = dataset.train.labels
     sizes = [task.samples for task in summarise_tasks(stream, labels)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from prol.datasets.base import Unreadable
+from prol.data.base import Unreadable
 from prol.evaluation.cursor import Cursor
 from prol.evaluation.metrics import accuracy_matrix, compute_metrics
 from prol.evaluation.result import Result

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prol.datasets.base import Dataset, Loaded
+from prol.data.base import Dataset, Loaded
+from prol.data.streams.stream import Stream
 from prol.evaluation.cursor import Cursor
 from prol.evaluation.events import ChunkRead, Evaluated, Event, ImagesSkipped, PointEvaluated, Predicted, ShotEvaluated
 from prol.evaluation.held_out import HeldOut
 from prol.evaluation.metrics import confidence_bins
 from prol.learner import Learner
-from prol.streams.base import Stream
 
 
 @dataclass(frozen=True)

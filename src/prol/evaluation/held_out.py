@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prol.datasets.base import Loaded, Split, Unreadable
-from prol.datasets.prefetch import prefetched
+from prol.data.base import Loaded, Split, Unreadable
+from prol.data.prefetch import prefetched
 from prol.learner import Learner
 
 Indices = NDArray[np.int64]

@@ -8,8 +8,9 @@ from contextlib import closing
 
 import torch
 
-from prol.datasets.base import Dataset, Loaded
-from prol.datasets.prefetch import prefetched
+from prol.data.base import Dataset, Loaded
+from prol.data.prefetch import prefetched
+from prol.data.streams.stream import Stream
 from prol.evaluation.clock import Arrivals, Clock
 from prol.evaluation.cursor import Cursor
 from prol.evaluation.events import (
@@ -26,7 +27,6 @@ from prol.evaluation.events import (
 from prol.evaluation.exams import Examiner, Measures
 from prol.evaluation.result import Result
 from prol.learner import Learner
-from prol.streams.base import Stream
 
 STEPS_UNTIL_WARM = 4
 """After so many steps a GPU has compiled and recorded whatever it will."""

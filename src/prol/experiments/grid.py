@@ -11,11 +11,11 @@ from itertools import product
 from typing import Any
 
 from prol import registry
+from prol.data.streams import SHARED_ARGUMENTS
 from prol.evaluation import Measures
 from prol.experiments.method_words import read_method, spell_method
 from prol.options import bind_arguments, coerce_options, own_arguments
 from prol.runs import Plan
-from prol.streams import SHARED_ARGUMENTS
 
 PAPER_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
 """The learning rates among which the paper chose, for every method."""

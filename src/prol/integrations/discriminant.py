@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prol.methods.closed_form.moments import Moments, Totals
 from prol.methods.closed_form.solvers import SolvedHead, lda
+from prol.state import State
 
 Shrinkage = float | Literal["oas"]
 
@@ -17,8 +18,6 @@ STILL = 1e-12
 """Share of its mean below which the spread of a feature is rounding."""
 LARGEST = 1e100
 """Size of a feature above which squares of many could not be added up."""
-
-_CPU = torch.device("cpu")
 
 
 def require_shrinkage(shrinkage: Any) -> None:
@@ -65,8 +64,12 @@ class Discriminant:
     def __init__(self, width: int = 0) -> None:
         self.width = width
         self.centre = torch.zeros(max(1, width), dtype=torch.float64)
-        self.moments = Moments(len(self.centre), _CPU, torch.float64)
+        self._empty_moments()
         self._solved: tuple[Shrinkage, bool, SolvedHead] | None = None
+
+    def _empty_moments(self) -> None:
+        self._state = State("cpu")
+        self.moments = Moments(self._state, len(self.centre), torch.float64)
 
     @property
     def classes(self) -> int:
@@ -74,7 +77,7 @@ class Discriminant:
 
     def add_classes(self, count: int) -> None:
         """More rows, of classes of which nothing was seen yet."""
-        self.moments.add_classes(count)
+        self._state.add_classes(count)
         self._solved = None
 
     def widen(self, width: int) -> None:
@@ -108,14 +111,14 @@ class Discriminant:
     def _make_room(self, room: int) -> None:
         old, totals = len(self.centre), self.moments.totals()
         gram = F.pad(totals.gram, (0, room - old, 0, room - old))
-        self.moments = Moments(room, _CPU, torch.float64)
+        self.centre = F.pad(self.centre, (0, room - old))
+        self._empty_moments()
         blocks = {}
         for number, block in enumerate(self.moments.blocks):
             height, end = block.shape
             blocks[f"gram.{number}"] = gram[end - height : end, :end]
         sums = F.pad(totals.sums, (0, room - old))
-        self.moments.load(blocks | {"sums": sums, "counts": totals.counts})
-        self.centre = F.pad(self.centre, (0, room - old))
+        self._state.load(blocks | {"sums": sums, "counts": totals.counts}, {}, len(sums))
         self._solved = None
 
     # A pickle holds plain arrays: no live tensor, and nothing that can be solved again.
@@ -126,6 +129,7 @@ class Discriminant:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.width, self.centre = state["width"], torch.tensor(state["centre"])
-        self.moments = Moments(len(self.centre), _CPU, torch.float64)
-        self.moments.load({name: torch.tensor(array) for name, array in state["moments"].items()})
+        self._empty_moments()
+        tensors = {name: torch.tensor(array) for name, array in state["moments"].items()}
+        self._state.load(tensors, {}, len(tensors["counts"]))
         self._solved = None

@@ -10,17 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import AGAINST_IT, AVERAGED
+from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine import losses
 from prol.engine.adam import Adam
 from prol.engine.heads import LinearHead
-from prol.methods.gradient import GradientLearner, TrainingOptions, descend
+from prol.methods.gradient import GradientLearner, StepOptions, descend
 from prol.options import NotNegative
 from prol.state import State
 
 
 @dataclass(frozen=True)
-class HeadOnlyOptions(TrainingOptions):
+class HeadOnlyOptions(StepOptions):
     """Options of the linear head."""
 
     inter: NotNegative = 1.0

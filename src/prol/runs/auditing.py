@@ -10,9 +10,9 @@ from typing import Any
 
 from prol.artifacts import load
 from prol.artifacts.atomic import current_folder
-from prol.testing.audit import audit_learner
 from prol.runs.export import learner_of
 from prol.runs.folder import RunFolder
+from prol.testing.audit import audit_learner
 
 _FILES = {
     "*model.safetensors": "what was learnt",

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.datasets import ArraySplit, Dataset, Split, Subset
-from prol.datasets.image_files import FileSplit
-from prol.datasets.parquet_images import ParquetSplit
+from prol.data import ArraySplit, Dataset, Split, Subset
+from prol.data.image_files import FileSplit
+from prol.data.parquet_images import ParquetSplit
 
 
 def images_sha256(dataset: Dataset) -> str:

@@ -14,7 +14,7 @@ import torch
 from prol.artifacts import Checkpoints
 from prol.artifacts.atomic import write_json
 from prol.artifacts.tensors import file_sha256
-from prol.datasets.cutting import cut_content
+from prol.data.split import split_content
 from prol.evaluation import Event, Finished, run_stream
 from prol.runs.checkpointing import CheckpointWriter, go_back, what_must_stay
 from prol.runs.display import Display, Silent
@@ -54,8 +54,8 @@ def start(
             with folder.writing():
                 write_json(folder.config, setup.config)
                 write_json(folder.stream, stream_content(setup))
-                if setup.dataset.cut is not None:
-                    write_json(folder.split, cut_content(setup.dataset.cut))
+                if setup.dataset.split is not None:
+                    write_json(folder.split, split_content(setup.dataset.split))
             _carry_out(folder, setup, setup.config, display or Silent(), listeners)
     return folder
 

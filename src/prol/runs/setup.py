@@ -17,14 +17,14 @@ from prol import registry
 from prol.artifacts.versions import versions
 from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import require_precision
-from prol.datasets import Dataset
-from prol.datasets.development import development
+from prol.data import Dataset
+from prol.data.split import development
+from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
+from prol.data.streams.builder import require_class_order
 from prol.evaluation import Told
 from prol.learner import Learner
 from prol.options import bind_arguments, own_arguments
 from prol.runs.plan import Plan
-from prol.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
-from prol.streams.assembly import require_class_order
 
 FORMAT = 3
 
@@ -122,7 +122,7 @@ def set_up(plan: Plan, open_network: Callable[..., Backbone] = open_backbone) ->
             "test_images": len(dataset.test.labels),
             "labels_sha256": _labels_sha256(dataset),
             "licence": dataset.licence,
-            "cut": None if dataset.cut is None else dataset.cut.rule,
+            "cut": None if dataset.split is None else dataset.split.rule,
             "notes": list(dataset.notes),
         },
         "protocol": {"name": plan.protocol, **protocol, "options": own_options},

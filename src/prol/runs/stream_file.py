@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
+from prol.data.streams import class_presence, summarise_tasks
 from prol.runs.setup import Setup
-from prol.streams import class_presence, summarise_tasks
 
 _MOST_BINS = 100
 

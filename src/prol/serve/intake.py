@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from prol.datasets.decoding import decode
+from prol.data.decoding import decode
 from prol.serve.budget import Share
 from prol.serve.forms import Form, read_form
 from prol.serve.refusals import Refusal

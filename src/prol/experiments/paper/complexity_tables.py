@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from statistics import fmean
 
-from prol.datasets.generated import TRAIN_SIZES
+from prol.data.generated import TRAIN_SIZES
 from prol.experiments.paper.carrying_out import Outcome
 from prol.experiments.paper.printed import PrintedTable, read_printed
 from prol.experiments.paper.scale import CHUNK

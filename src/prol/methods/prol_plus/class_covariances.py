@@ -145,7 +145,7 @@ class ClassTerms:
 
 
 def believed_share(counts: Tensor, prior_weight: float, width: int) -> Tensor:
-    """How much the own covariance of n samples weighs against that of all classes: n / (n + prior_weight K) n / (n + DOUBT).
+    """How much the covariance of a class of n samples weighs: n / (n + prior_weight K) n / (n + DOUBT).
 
     The first factor makes it likely; the second is there since in small classes the likelier covariance decides worse.
     """

@@ -1,4 +1,4 @@
-"""Dark experience replay: what the network said of a sample when it was kept is to be said again."""
+"""Dark experience replay: the network is to reproduce the logits that were stored with a sample."""
 
 from __future__ import annotations
 
@@ -10,103 +10,77 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import Tensors
-from prol.labels import Label
-from prol.learner import State
-from prol.methods.replay.learner import Drawn, ReplayLearner, ReplayOptions
+from prol.classes import Tensors
+from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
+from prol.methods.replay.sample_memory import SampleMemory
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views
+from prol.state import State
 
 
 @dataclass(frozen=True)
 class DERPPOptions(ReplayOptions):
-    """Dials of DER++."""
+    """Options of DER++."""
 
     alpha: float = 0.2
-    """Weight of the distance to kept logits."""
+    """Weight of the distance to stored logits."""
     beta: float = 1.0
     """Weight of the memory's cross entropy."""
 
 
-class DERPP(ReplayLearner):
-    """Chunk, kept logits and kept labels in three passes, the memory with two draws of its own."""
+class StoredLogits:
+    """Payload of a memory: logits `[capacity + 1, room]`, and how many classes were known when they were stored.
 
-    name: ClassVar[str] = "derpp"
-    citation: ClassVar[str] = "Buzzega et al., Dark Experience for General Continual Learning, NeurIPS 2020"
-    Options: ClassVar[type] = DERPPOptions
-    options: DERPPOptions
+    Only columns of classes that are there are saved, and nothing while there are none.
+    """
 
-    def _register(self, names: list[Label]) -> None:
-        super()._register(names)
-        self._widen(len(self.classes))
+    def __init__(self, state: State, memory: SampleMemory, dtype: torch.dtype) -> None:
+        self._state, self._payload = state, memory.payload
+        self._payload["logits"] = torch.zeros(memory.capacity + 1, 0, dtype=dtype, device=state.device)
+        self._payload["known"] = torch.zeros(memory.capacity + 1, dtype=torch.int64, device=state.device)
+        state.group("memory/logits", self._read_logits, self._load_logits, kind="sample")
+        state.group("memory/known", self._read_known, self._load_known, kind="sample")
+        state.on_growth(lambda _: self._fit())
+        state.on_load(self._fit, self._fit)
+        state.on_remove(self._remove_class)
+        state.on_combine(self._combine_classes)
 
-    def _widen(self, classes: int) -> None:
-        """Room for logits of so many classes."""
-        before = self.memory.payload.get("logits")
-        if before is not None and before.shape[1] >= classes:
-            return
-        room = 1
-        while room < classes:  # by doubling, so that it depends on the number of classes alone
+    def _fit(self) -> None:
+        """Room for logits of all classes."""
+        before, room = self._payload["logits"], 1
+        while room < self._state.classes:  # by doubling, so that it depends on the number of classes alone
             room *= 2
-        self.memory.add_payload("logits", (room,), self.backbone.dtype)
-        if before is None:
-            self.memory.add_payload("known", (), torch.int64)
-        else:
-            self.memory.payload["logits"][:, : before.shape[1]] = before
+        if not self._state.classes:
+            self._payload["logits"] = before[:, :0]
+        elif self._state.classes > before.shape[1]:
+            self._payload["logits"] = F.pad(before, (0, room - before.shape[1]))
 
-    def _draw(self, rows: Tensor) -> Drawn:
-        drawn: Drawn = {"views": draw_views(PARTIAL, len(rows), self.size, self.random)}
-        for which in ("logit", "label"):
-            memory = self._draw_memory()
-            views = draw_views(PARTIAL, len(memory["slots"]), self.size, self.random)
-            drawn |= {f"{which}_slots": memory["slots"], f"{which}_rows": memory["memory_rows"]}
-            drawn[f"{which}_views"] = views
-        return drawn
+    def _read_logits(self) -> dict[str, Tensor]:
+        classes = self._state.classes
+        return {"": self._payload["logits"][:-1, :classes]} if classes else {}
 
-    def _losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        o = self.options
-        logits = self._logits(self._features(apply_views(PARTIAL, images, drawn["views"])))
-        values = {"chunk": F.cross_entropy(logits, rows)}
-        kept = self.memory.payload
-        if len(drawn["logit_slots"]):
-            then = kept["logits"][drawn["logit_slots"]][:, : logits.shape[1]]
-            known = kept["known"][drawn["logit_slots"]]
-            values["logits"] = o.alpha * logit_distance(self._seen_again("logit", drawn), then, known)
-            values["labels"] = o.beta * F.cross_entropy(self._seen_again("label", drawn), drawn["label_rows"])
-        now = F.pad(logits.detach(), (0, kept["logits"].shape[1] - logits.shape[1]))
-        met = torch.full_like(rows, logits.shape[1])
-        return values | {"total": torch.stack(list(values.values())).sum()}, {"logits": now, "known": met}
+    def _load_logits(self, saved: Mapping[str, Tensor]) -> None:
+        self._payload["logits"].zero_()
+        if saved:
+            self._payload["logits"][:-1, : self._state.classes] = saved[""]
 
-    def _seen_again(self, which: str, drawn: Mapping[str, Tensor]) -> Tensor:
-        recalled = self._recalled(drawn[f"{which}_slots"])
-        return self._logits(self._features(apply_views(PARTIAL, recalled, drawn[f"{which}_views"])))
+    def _read_known(self) -> dict[str, Tensor]:
+        return {"": self._payload["known"][:-1]} if self._state.classes else {}
 
-    def _take_class_out(self, tensors: Tensors, meta: dict[str, Any], row: int) -> str:
-        said = super()._take_class_out(tensors, meta, row)
+    def _load_known(self, saved: Mapping[str, Tensor]) -> None:
+        self._payload["known"].zero_()
+        if saved:
+            self._payload["known"][:-1] = saved[""]
+
+    def _remove_class(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:  # noqa: ARG002
         _drop_column(tensors, row)
-        return f"{said}, and its logits of the others"
+        return "its logits of the other images"
 
-    def _put_classes_together(self, tensors: Tensors, meta: dict[str, Any], source: int, into: int) -> None:
-        super()._put_classes_together(tensors, meta, source, into)
+    def _combine_classes(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG002
         # The head's rows become their mean, and logits are linear in them.
         logits, both = tensors["memory/logits"].clone(), tensors["memory/known"] > max(source, into)
         logits[:, into] = torch.where(both, (logits[:, source] + logits[:, into]) / 2, logits[:, into])
         tensors["memory/logits"] = logits
         _drop_column(tensors, source)
-
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        # Of classes that are there: how much room there is beyond them does not matter.
-        if "memory/logits" in tensors:
-            tensors["memory/logits"] = tensors["memory/logits"][:, : len(self.classes)]
-        return tensors, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self._widen(len(self.classes)) if self.classes else self.memory.payload.clear()
-        if self.classes:
-            room = self.memory.payload["logits"].shape[1]
-            saved = tensors["memory/logits"]
-            tensors = tensors | {"memory/logits": F.pad(saved, (0, room - saved.shape[1]))}
-        super()._load_state(tensors, meta)
 
 
 def _drop_column(tensors: Tensors, row: int) -> None:
@@ -115,10 +89,49 @@ def _drop_column(tensors: Tensors, row: int) -> None:
     tensors["memory/known"] = known - (known > row).long()
 
 
-def logit_distance(logits: Tensor, kept: Tensor, known: Tensor) -> Tensor:
-    """Mean squared difference of `[n, C]`, over the first `known` classes `[n]`: those met when a sample was kept.
+class DERPP(ReplayLearner):
+    """Chunk, stored logits and stored labels in three passes, the memory with two independent draws."""
 
-    What the network said then of others, whose rows nothing had trained, is no target.
+    name: ClassVar[str] = "derpp"
+    citation: ClassVar[str] = "Buzzega et al., Dark Experience for General Continual Learning, NeurIPS 2020"
+    Options: ClassVar[type] = DERPPOptions
+    options: DERPPOptions
+
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.stored_logits = StoredLogits(state, self.memory, self.backbone.dtype)
+
+    def draw(self, rows: Tensor) -> Drawn:
+        drawn: Drawn = {"views": draw_views(PARTIAL, len(rows), self.size, self.random)}
+        for which in ("logit", "label"):
+            memory = self.draw_memory()
+            views = draw_views(PARTIAL, len(memory["slots"]), self.size, self.random)
+            drawn |= {f"{which}_slots": memory["slots"], f"{which}_rows": memory["memory_rows"]}
+            drawn[f"{which}_views"] = views
+        return drawn
+
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
+        o, stored = self.options, self.memory.payload
+        logits = self.logits(self.features(apply_views(PARTIAL, images, drawn["views"])))
+        values = {"chunk": F.cross_entropy(logits, rows)}
+        if len(drawn["logit_slots"]):
+            then = stored["logits"][drawn["logit_slots"]][:, : logits.shape[1]]
+            known = stored["known"][drawn["logit_slots"]]
+            values["logits"] = o.alpha * logit_distance(self._recalled_logits("logit", drawn), then, known)
+            values["labels"] = o.beta * F.cross_entropy(self._recalled_logits("label", drawn), drawn["label_rows"])
+        now = F.pad(logits.detach(), (0, stored["logits"].shape[1] - logits.shape[1]))
+        met = torch.full_like(rows, logits.shape[1])
+        return summed(values), {"logits": now, "known": met}
+
+    def _recalled_logits(self, which: str, drawn: Drawn) -> Tensor:
+        recalled = self.recalled(drawn[f"{which}_slots"])
+        return self.logits(self.features(apply_views(PARTIAL, recalled, drawn[f"{which}_views"])))
+
+
+def logit_distance(logits: Tensor, stored: Tensor, known: Tensor) -> Tensor:
+    """Mean squared difference of `[n, C]`, over the first `known` classes `[n]`: those met when a sample was stored.
+
+    Logits of the others, whose rows nothing had trained then, are no targets.
     """
     counts = torch.arange(logits.shape[1], device=logits.device) < known.unsqueeze(1)
-    return torch.where(counts, logits - kept, 0).square().sum() / counts.sum().clamp(min=1)
+    return torch.where(counts, logits - stored, 0).square().sum() / counts.sum().clamp(min=1)

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Backbone
-from prol.class_rows import Contents
 from prol.engine.losses import mean_over
-from prol.labels import Label
-from prol.learner import Amount, Footprint, State
-from prol.methods.replay.gradient_balance import class_weights, probability_sums, weighted_cross_entropy
-from prol.methods.replay.learner import Drawn, ReplayLearner, ReplayOptions
-from prol.methods.replay.mirrored_halves import with_halves_mirrored
-from prol.methods.replay.views import LARGE_CROP_GREY, apply_views, draw_views
-from prol.parts.rows import RowTable
+from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions
+from prol.methods.replay.views import LARGE_CROP_GREY, apply_views, draw_views, with_halves_mirrored
+from prol.options import Count
+from prol.state import State
 
 BALANCE = 2.0
 """Weight of the balanced batch's term."""
 UNWEIGHTED = 5
 """Steps at the beginning of a task in which every class weighs 1."""
+COUNT, OWN, OTHERS = 0, 1, 2
+"""Columns of what is summed for a class: its samples, its probability on them, and on samples of other classes."""
 
 
 @dataclass(frozen=True)
 class GSAOptions(ReplayOptions):
-    """Dials of GSA; `replay` is the size of the balanced batch."""
+    """Options of GSA; `replay` is the size of the balanced batch."""
 
-    current: int = 22
+    current: Count = 22
     """Images of the memory beside the chunk where the current task's classes compete among themselves."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.current < 1:
-            raise ValueError(f"current must be at least 1, got {self.current}")
 
 
 class GSA(ReplayLearner):
@@ -55,20 +47,20 @@ class GSA(ReplayLearner):
     Options: ClassVar[type] = GSAOptions
     options: GSAOptions
 
-    def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self.sums = RowTable((3,), self.backbone.device, torch.float64)
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.sums = state.table("sums", 3, dtype=torch.float64, kind="statistic")
+        state.trace(
+            removed="sums of the other classes' probabilities were taken on its images too",
+            merged="sums of its probabilities are those of both, each pushed down by the other",
+        )
 
-    def _register(self, names: list[Label]) -> None:
-        super()._register(names)
-        self.sums.append(torch.zeros(len(names), 3))
-
-    def _layout(self) -> tuple[Hashable, ...]:
-        return (*super()._layout(), self.clock.first_row)
+    def layout(self) -> tuple[Hashable, ...]:
+        return (*super().layout(), self.clock.first_row)
 
     # A sample of the chunk is named like a slot behind the memory's last one.
 
-    def _draw(self, rows: Tensor) -> Drawn:
+    def draw(self, rows: Tensor) -> Drawn:
         o, first = self.options, self.clock.first_row
         there = self.memory.places.rows[: len(self.memory)]
         chunk = self.memory.capacity + 1 + torch.arange(len(rows))
@@ -90,7 +82,7 @@ class GSA(ReplayLearner):
             drawn |= {f"{name}_places": places, f"{name}_rows": known[places], f"{name}_views": views}
         return drawn
 
-    def _losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: ARG002
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:  # noqa: ARG002
         values, first = {}, self.clock.first_row
         if first < len(self.classes):
             logits, members = self._seen("current", images, drawn)
@@ -108,35 +100,10 @@ class GSA(ReplayLearner):
         """Logits `[2 n, C]` of views of what was drawn and of those with mirrored halves, and their class rows."""
         places, rows = drawn[f"{which}_places"], drawn[f"{which}_rows"]
         behind = self.memory.capacity + 1
-        kept, new = self._recalled(places.clamp(max=behind - 1)), images[(places - behind).clamp(min=0)]
-        chosen = torch.where((places >= behind).view(-1, 1, 1, 1), new, kept)
+        stored, new = self.recalled(places.clamp(max=behind - 1)), images[(places - behind).clamp(min=0)]
+        chosen = torch.where((places >= behind).view(-1, 1, 1, 1), new, stored)
         views = apply_views(LARGE_CROP_GREY, chosen, drawn[f"{which}_views"])
-        return self._logits(self._features(with_halves_mirrored(views))), rows.repeat(2)
-
-    # What it keeps.
-
-    def footprint(self) -> Footprint:
-        plain = super().footprint()
-        sums, known = Amount.of(self.sums.rows), plain.statistics_stored
-        return replace(plain, statistics_stored=Amount(known.count + sums.count, known.bytes + sums.bytes))
-
-    def contents(self, row: int | None = None) -> Contents:
-        plain = super().contents(row)
-        return replace(
-            plain,
-            tables={**plain.tables, "sums": "sum"},
-            statistics=(*plain.statistics, "sums"),
-            traces=(*plain.traces, "sums of the other classes' probabilities were taken on its images too"),
-            merged=(*plain.merged, "sums of its probabilities are those of both, each pushed down by the other"),
-        )
-
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        return tensors | {"sums": self.sums.rows}, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.sums.replace(tensors["sums"])
+        return self.logits(self.features(with_halves_mirrored(views))), rows.repeat(2)
 
 
 def new_share(replay: int, chunk: int, new: int, seen: int) -> int:
@@ -158,3 +125,25 @@ def own_cross_entropy(logits: Tensor, rows: Tensor, first: int) -> Tensor:
     """Cross entropy of `[B, C]` over classes from row `first` on, a mean over their own samples; others add nothing."""
     losses = F.cross_entropy(logits[:, first:], (rows - first).clamp(min=0), reduction="none")
     return mean_over(losses, rows >= first)
+
+
+def probability_sums(logits: Tensor, rows: Tensor) -> Tensor:
+    """`[C, 3]` of a batch of logits `[B, C]` and class rows `[B]`, in float64: long sums of small numbers."""
+    p = logits.detach().double().softmax(1)
+    own = rows.unsqueeze(1) == torch.arange(logits.shape[1], device=rows.device)
+    return torch.stack([own.double().sum(0), torch.where(own, p, 0).sum(0), torch.where(~own, p, 0).sum(0)], 1)
+
+
+def class_weights(sums: Tensor) -> Tensor:
+    """2 / (1 + exp(1 - a)) `[C]` from sums `[C, 3]`, a being the mass of gradient upwards over that downwards.
+
+    A class that no sample has pushed down yet has a = 1 and so weight 1.
+    """
+    pushed = sums[:, OTHERS] > 0
+    ratio = (sums[:, COUNT] - sums[:, OWN]) / torch.where(pushed, sums[:, OTHERS], 1)
+    return 2 * torch.sigmoid(torch.where(pushed, ratio, 1) - 1)
+
+
+def weighted_cross_entropy(logits: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """The mean over `[B, C]` of each sample's cross entropy times the weight `[C]` of its class."""
+    return (weights[rows].to(logits) * F.cross_entropy(logits, rows, reduction="none")).mean()

@@ -1,49 +1,43 @@
-"""Multi-level online sequential experts: every stage of the network learns to answer, and teaches the last one."""
+"""Multi-level online sequential experts: every stage of the network learns to classify, and teaches the last one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones import Backbone, Norms, Pixels, evaluation_input
+from prol.backbones.images import Pixels
+from prol.backbones.resnet import Norm, Norms, ResNet, require_resnet
 from prol.engine.similarity import cosine_to_all
-from prol.labels import Label
-from prol.methods.replay.experts import EXPERTS, drawn_exits
-from prol.methods.replay.learner import Drawn, ReplayLearner, ReplayOptions
-from prol.methods.replay.mose_losses import current_cross_entropy, reverse_distillation, supervised_contrast
+from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
 from prol.methods.replay.views import CROP_GREY, FULL, apply_views, draw_views
+from prol.options import NotNegative, Positive, Whole
+from prol.state import State
 
+EXPERTS = 4
+PROJECTED = 128
 RECALLED_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class MOSEOptions(ReplayOptions):
-    """Dials of MOSE."""
+    """Options of MOSE."""
 
-    current: int = 22
+    current: Whole = 22
     """Images of the current task's classes that join the chunk, from the memory."""
     views: Literal["plain_crop", "two_crops", "plain_full", "two_full"] = "plain_crop"
     """The two of each image: as it is, or cropped and now and then grey, or with its colours changed too."""
-    temperature: float = 0.07
-    distil: float = 1.0
-    """Weight of the earlier experts' lesson to the last one."""
+    temperature: Positive = 0.07
+    """What similarities are divided by."""
+    distil: NotNegative = 1.0
+    """Weight of the distillation from the earlier experts to the last one."""
     test: Literal["last", "all"] = "last"
-    """Whether the last expert answers, or all of them on average."""
+    """Whether the last expert predicts, or all of them on average."""
     answer: Literal["means", "heads"] = "means"
     """By the nearest mean of the memory's features, or by the heads."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.current < 0:
-            raise ValueError(f"current must be at least 0, got {self.current}")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature must be a finite number above 0, got {self.temperature}")
-        if not 0 <= self.distil < float("inf"):
-            raise ValueError(f"distil must be a finite number of at least 0, got {self.distil}")
 
 
 class MOSE(ReplayLearner):
@@ -59,20 +53,14 @@ class MOSE(ReplayLearner):
     Options: ClassVar[type] = MOSEOptions
     options: MOSEOptions
 
-    def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self._view = FULL if options.views.endswith("full") else CROP_GREY
-        self._plain_too = options.views.startswith("plain")
-        self._means: tuple[list[Tensor], Tensor] | None = None
+    def build(self, state: State) -> None:
+        b, o = require_resnet(self.name, self.backbone), self.options
+        exits = drawn_exits(b.stem_width, self.seed + 1)  # not the numbers that the network began with
+        self.train_network(state, {name: _like(module, b) for name, module in exits.items()}, heads=EXPERTS)
+        self._view = FULL if o.views.endswith("full") else CROP_GREY
+        self._plain_too = o.views.startswith("plain")
 
-    def _head_widths(self) -> list[int]:
-        return [self.backbone.width] * EXPERTS
-
-    def _make_extras(self) -> dict[str, nn.Module]:
-        drawn = drawn_exits(self.backbone.stem_width, self.seed + 1)  # not the numbers that the network began with
-        return {name: _like(module, self.backbone) for name, module in drawn.items()}
-
-    def _draw(self, rows: Tensor) -> Drawn:
+    def draw(self, rows: Tensor) -> Drawn:
         first = self.clock.first_row
         kept = self.memory.places.rows[: len(self.memory)]
         known = torch.cat([rows, kept])
@@ -90,9 +78,9 @@ class MOSE(ReplayLearner):
             "views": draw_views(self._view, views * (1 if self._plain_too else 2), self.size, self.random),
         }
 
-    def _losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        balanced = torch.cat([images, self._recalled(drawn["slots"])])[drawn["picked"]]
-        current = torch.cat([images, self._recalled(drawn["current_slots"])])
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
+        balanced = torch.cat([images, self.recalled(drawn["slots"])])[drawn["picked"]]
+        current = torch.cat([images, self.recalled(drawn["current_slots"])])
         seen = self._twice(torch.cat([balanced, current]), drawn["views"])
         features = self._experts(seen, "train")
         parts = [
@@ -107,7 +95,7 @@ class MOSE(ReplayLearner):
         ]
         classify, contrast = [], []
         for expert, mine in enumerate(features):
-            logits, projections = self._logits(mine, expert), self._projected(mine, expert)
+            logits, projections = self.logits(mine, expert), self._projected(mine, expert)
             for start, end, labels, first_row, weight in parts:
                 own = [torch.cat([x[start:end], x[len(x) // 2 :][start:end]]) for x in (logits, projections)]
                 classify.append(weight * current_cross_entropy(own[0], labels, first_row))
@@ -117,7 +105,7 @@ class MOSE(ReplayLearner):
             "contrast": torch.stack(contrast).sum(),
             "distil": self.options.distil * reverse_distillation(features),
         }
-        return values | {"total": torch.stack(list(values.values())).sum()}, {}
+        return summed(values), {}
 
     def _twice(self, images: Tensor, views: Tensor) -> Tensor:
         """Both views of `[N, 3, S, S]`, all of the first and then all of the second."""
@@ -135,50 +123,62 @@ class MOSE(ReplayLearner):
     def _projected(self, features: Tensor, expert: int) -> Tensor:
         return F.normalize(self.extras[f"project{expert}"](features), dim=1)
 
-    # The answer.
+    # Predicting.
 
-    def _scores(self, pixels: Pixels, fixed: Tensor | None) -> Tensor:  # noqa: ARG002
-        inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        features, asked = self._experts(inputs), self._asked()
+    def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
+        features = self._experts(self.evaluation_input(pixels))
+        voting = range(EXPERTS) if self.options.test == "all" else range(EXPERTS - 1, EXPERTS)
         if self.options.answer == "heads":
-            logs = [self.heads[expert].logits(features[expert]).log_softmax(1) for expert in asked]
+            logs = [self.heads[expert].logits(features[expert]).log_softmax(1) for expert in voting]
             return torch.stack(logs).logsumexp(0)
-        means, known = self._class_means()
-        alike = torch.stack([cosine_to_all(features[expert], means[expert]) for expert in asked]).mean(0)
-        return alike.masked_fill(~known, -torch.inf)  # nothing is kept of it
-
-    def _asked(self) -> range:
-        return range(EXPERTS) if self.options.test == "all" else range(EXPERTS - 1, EXPERTS)
+        means, known = self.latest(self._class_means)
+        alike = torch.stack([cosine_to_all(features[expert], means[expert]) for expert in voting]).mean(0)
+        return alike.masked_fill(~known, -torch.inf)  # nothing is stored of it
 
     def _class_means(self) -> tuple[list[Tensor], Tensor]:
-        """Of the memory's features of unit length, `[C, D]` for each expert, and which classes it has, bool `[C]`.
+        """Of the memory's features of unit length, `[C, D]` for each expert, and which classes it has, bool `[C]`."""
+        rows = self.memory.places.rows[: len(self.memory)].to(self.backbone.device)
+        members = (rows == torch.arange(len(self.classes), device=rows.device).unsqueeze(1)).to(self.backbone.dtype)
+        slots = torch.split(torch.arange(len(rows), device=rows.device), RECALLED_AT_ONCE)
+        found = [self._experts(self.recalled(some)) for some in slots]
+        none = members.new_zeros(0, self.backbone.width)
+        units = [F.normalize(torch.cat([none, *(f[expert] for f in found)]), dim=1) for expert in range(EXPERTS)]
+        counts = members.sum(1)
+        # Products, which add in one order on a GPU too.
+        return [members @ unit / counts.clamp(min=1).unsqueeze(1) for unit in units], counts > 0
 
-        They follow from the memory and the weights: made when asked for, kept until either changes, never saved.
-        """
-        if self._means is None:
-            rows = self.memory.places.rows[: len(self.memory)].to(self.backbone.device)
-            members = (rows == torch.arange(len(self.classes), device=rows.device).unsqueeze(1)).to(self.backbone.dtype)
-            slots = torch.split(torch.arange(len(rows), device=rows.device), RECALLED_AT_ONCE)
-            found = [self._experts(self._recalled(some)) for some in slots]
-            width = self.backbone.width
-            none = members.new_zeros(0, width)
-            units = [F.normalize(torch.cat([none, *(f[expert] for f in found)]), dim=1) for expert in range(EXPERTS)]
-            counts = members.sum(1)
-            # Products, which add in one order on a GPU too.
-            self._means = [members @ unit / counts.clamp(min=1).unsqueeze(1) for unit in units], counts > 0
-        return self._means
 
-    def _register(self, names: list[Label]) -> None:
-        self._means = None
-        super()._register(names)
+class Alignment(nn.Module):
+    """Brings a stage to the last one's shape, so that all have features of one width.
 
-    def _learn_chunk(self, pixels: Pixels, rows: Tensor) -> None:
-        self._means = None
-        super()._learn_chunk(pixels, rows)
+    Strided convolutions with norms, each of which halves the sides and doubles the width.
+    """
 
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self._means = None
-        super()._load_state(tensors, meta)
+    def __init__(self, width: int, steps: int) -> None:
+        super().__init__()
+        widths = [width * 2**step for step in range(steps + 1)]
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(before, 2 * before, 3, stride=2, padding=1, bias=False) for before in widths[:-1]
+        )
+        self.norms = nn.ModuleList(Norm(after) for after in widths[1:])
+
+    def forward(self, x: Tensor, norms: Norms) -> Tensor:
+        """`[B, W, H, H]` to `[B, W 2^steps, H / 2^steps, H / 2^steps]`."""
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            x = F.relu(norm(convolution(x), norms))
+        return x
+
+
+def drawn_exits(stem_width: int, seed: int) -> dict[str, nn.Module]:
+    """What each expert has besides its stage and its head, with weights as torch draws them for such layers.
+
+    `align0` to `align2` are of all stages but the last, `project0` to `project3` are linear maps to `PROJECTED`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        last = EXPERTS - 1
+        alignments = {f"align{i}": Alignment(stem_width * 2**i, last - i) for i in range(last)}
+        return alignments | {f"project{i}": nn.Linear(stem_width * 2**last, PROJECTED) for i in range(EXPERTS)}
 
 
 def draw_balanced(known: Tensor, first_row: int, classes: int, count: int, random: torch.Generator) -> Tensor:
@@ -195,6 +195,41 @@ def draw_balanced(known: Tensor, first_row: int, classes: int, count: int, rando
     return torch.cat(drawn)
 
 
-def _like(module: nn.Module, backbone: Any) -> nn.Module:
+def _like(module: nn.Module, backbone: ResNet) -> nn.Module:
     placed = module.to(backbone.device, backbone.dtype)
     return placed.to(memory_format=torch.channels_last) if backbone.device.type == "cuda" else placed
+
+
+def supervised_contrast(projections: Tensor, rows: Tensor, temperature: float) -> Tensor:
+    """Samples of one class are to be nearer to each other than to the rest (Khosla et al. 2020).
+
+    mean_i of -1/|P_i| sum_{j in P_i} log softmax_{k != i}(z_i . z_k / temperature)_j, where P_i are the others of i's
+    class, for projections `[N, D]` of unit length and class rows `[N]`. A sample alone in its class counts as zero.
+    """
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    similarity = (projections @ projections.T / temperature).masked_fill(itself, -torch.inf)
+    mates = (rows == rows.unsqueeze(1)) & ~itself
+    # A choice and not a product: the logarithm of a sample's likeness to itself is -inf.
+    logs = torch.where(mates, similarity.log_softmax(1), 0)
+    return -(logs.sum(1) / mates.sum(1).clamp(min=1)).mean()
+
+
+def current_cross_entropy(logits: Tensor, rows: Tensor, first_row: int) -> Tensor:
+    """Cross entropy among the classes from `first_row` on, over the samples `[N]` that are of them; zero without any.
+
+    `logits` are `[N, C]`, of all classes.
+    """
+    if logits.shape[1] <= first_row:
+        return logits.sum() * 0
+    counts = rows >= first_row
+    each = F.cross_entropy(logits[:, first_row:], (rows - first_row).clamp(min=0), reduction="none")
+    return torch.where(counts, each, 0).sum() / counts.sum().clamp(min=1)
+
+
+def reverse_distillation(features: list[Tensor]) -> Tensor:
+    """How far the last expert's features are from those of each one before it, which stay as they are.
+
+    sum_e mean_i |f_last,i / |f_last,i| - f_e,i / |f_e,i||^2, each `[N, D]`.
+    """
+    *teachers, student = (F.normalize(one, dim=1) for one in features)
+    return torch.stack([(student - one.detach()).square().sum(1).mean() for one in teachers]).sum()

@@ -2,122 +2,144 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from prol.backbones import Backbone
-from prol.class_rows import Contents
-from prol.learner import Amount, Footprint, State
-from prol.methods.replay.contrast import class_contrast, same_class
-from prol.methods.replay.contrastive import ContrastLearner, ContrastOptions, Seen
-from prol.methods.replay.learner import Drawn
-from prol.methods.replay.old_network import OldNetwork
+from prol.backbones.resnet import ResNet
+from prol.classes import Combine
+from prol.engine.heads import LinearHead
+from prol.methods.replay.contrast import Contrast, ContrastOptions, Seen, class_contrast, same_class
+from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, summed
 from prol.methods.replay.views import CROP_GREY, apply_views
+from prol.options import NotNegative, Positive
+from prol.state import Kind, State
 
 
 @dataclass(frozen=True)
 class OCMOptions(ContrastOptions):
-    """Dials of OCM."""
+    """Options of OCM."""
 
-    lr: float = 1e-3
-    later_scale: float = 0.5
-    """What the likeness of two images is multiplied with after the first task."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.later_scale < float("inf"):
-            raise ValueError(f"later_scale must be a finite number above 0, got {self.later_scale}")
+    lr: NotNegative = 1e-3
+    """Learning rate of AdamW."""
+    later_scale: Positive = 0.5
+    """What the similarity of two images is multiplied with after the first task."""
 
 
-class OCM(ContrastLearner):
-    """In the first task the chunk alone, then the memory too, which the network of the task before has a say on."""
+class OldNetwork:
+    """The network, the projector and the head as they were when the last task ended: never trained.
+
+    Until something was copied it knows no class, and nothing is saved.
+    """
+
+    def __init__(self, state: State, network: ResNet, projector: nn.Module) -> None:
+        self._state = state
+        self._network = network.fork("none")
+        self._projector = copy.deepcopy(projector).requires_grad_(False)
+        self._head: dict[str, Tensor] = {}
+        self._declare("old_network", lambda: dict(self._network.model.named_parameters()), "parameter")
+        self._declare("old_projector", lambda: dict(self._projector.named_parameters()), "parameter")
+        self._declare("old_running", self._network.running, "statistic")
+        rows: dict[str, Combine] = {"weight": "keep", "bias": "keep"}
+        state.group("old_head", self._read_head, self._load_head, kind="parameter", combine=rows)
+        state.trace(
+            removed="the network of the task before, which is stored, may have been trained with it",
+            merged="the network of the task before has the row of the class that stays, if it had one",
+        )
+
+    def _declare(self, name: str, tensors: Callable[[], Mapping[str, Tensor]], kind: Kind) -> None:
+        load = partial(_copy_all, tensors)
+        self._state.group(name, lambda: tensors() if self.classes else {}, load, kind=kind)
+
+    def _read_head(self) -> dict[str, Tensor]:
+        return self._head if self.classes else {}
+
+    def _load_head(self, saved: Mapping[str, Tensor]) -> None:
+        self._head = dict(saved)
+
+    @property
+    def classes(self) -> int:
+        """How many it knows."""
+        return len(self._head.get("bias", ()))
+
+    @torch.no_grad()
+    def copy_from(self, network: ResNet, projector: nn.Module, head: LinearHead) -> None:
+        self._state.overwrites("old_network", "old_projector", "old_running", "old_head")
+        self._network.model.load_state_dict(network.model.state_dict())
+        self._projector.load_state_dict(projector.state_dict())
+        self._head = {name: table.rows.clone() for name, table in head.tables().items()}
+
+    @torch.no_grad()
+    def projections_and_logits(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit projections `[N, d]` and logits `[N, classes]`, with norms by the running statistics it had."""
+        features = self._network.features(images, "eval")
+        return F.normalize(self._projector(features)), F.linear(features, self._head["weight"], self._head["bias"])
+
+
+@torch.no_grad()
+def _copy_all(homes: Callable[[], Mapping[str, Tensor]], saved: Mapping[str, Tensor]) -> None:
+    for name, tensor in saved.items():
+        homes()[name].copy_(tensor)
+
+
+class OCM(ReplayLearner):
+    """The chunk alone in the first task, then the memory too, with targets from the network of the task before."""
 
     name: ClassVar[str] = "ocm"
     citation: ClassVar[str] = "Guo et al., Online Continual Learning through Mutual Information Maximization, ICML 2022"
+    uses_tasks: ClassVar[bool] = True
     Options: ClassVar[type] = OCMOptions
     beta2: ClassVar[float] = 0.99
     options: OCMOptions
 
-    def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self.old = OldNetwork(self.network, self.extras["projector"])
+    def build(self, state: State) -> None:
+        self.contrast = Contrast(self, self.options)
+        self.train_network(state, {"projector": self.contrast.projector})
+        self.old = OldNetwork(state, self.network, self.contrast.projector)
 
-    def _start_task(self) -> None:
+    def end_task(self) -> None:
         if self.clock.steps:  # a task in which nothing was learnt leaves nothing to hold on to
-            self.old.take_over(self.network, self.extras["projector"], self.heads[0])
-        super()._start_task()
+            self.old.copy_from(self.network, self.contrast.projector, self.heads[0])
 
-    def _draw(self, rows: Tensor) -> Drawn:
-        turned = self.options.rotations
-        drawn = {"columns": self._draw_columns(), "turned": self._draw_views(turned * len(rows))}
+    def draw(self, rows: Tensor) -> Drawn:
+        drawn = self.contrast.draw(rows)
         if not self.old.classes or not len(self.memory):
-            return drawn | {"views": self._draw_views(len(rows))}
-        memory = self._draw_memory(self._memory_share(rows))
+            return drawn | {"views": self.contrast.draw_views(len(rows))}
+        memory = self.draw_memory(self.contrast.memory_share(rows))
         count = len(memory["slots"])
-        return drawn | memory | {"memory_turned": self._draw_views(turned * count), "views": self._draw_views(count)}
+        turned = {"memory_turned": self.contrast.draw_turned(count)}
+        return drawn | memory | turned | {"views": self.contrast.draw_views(count)}
 
-    def _losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        seen = self._seen_turned(images, rows, drawn["turned"], drawn["columns"])
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
+        seen = self.contrast.see(images, rows, drawn["turned"], drawn["columns"])
         if "slots" in drawn:
-            values = {"new": self._new_contrast(seen, self.options.later_scale)} | self._memory_losses(drawn)
+            values = {"new": self.contrast.of_chunk(seen, self.options.later_scale)} | self._memory_losses(drawn)
         else:
-            values = {"new": self._new_contrast(seen, 1.0)}
-            values["labels"] = F.cross_entropy(self._viewed_logits(images, drawn), rows)
-        return values | {"total": torch.stack(list(values.values())).sum()}, {}
+            values = {"new": self.contrast.of_chunk(seen, 1.0)}
+            values["labels"] = F.cross_entropy(self.contrast.viewed_logits(images, drawn), rows)
+        return summed(values), {}
 
-    def _memory_losses(self, drawn: Drawn) -> dict[str, Tensor]:
-        recalled, rows = self._recalled(drawn["slots"]), drawn["memory_rows"]
-        seen = self._seen_turned(recalled, rows, drawn["memory_turned"], drawn["columns"])
+    def _memory_losses(self, drawn: Drawn) -> Losses:
+        recalled, rows = self.recalled(drawn["slots"]), drawn["memory_rows"]
+        seen = self.contrast.see(recalled, rows, drawn["memory_turned"], drawn["columns"])
         views = apply_views(CROP_GREY, recalled, drawn["views"])
-        logits = self._logits(self._features(views))
+        logits = self.logits(self.features(views))
         # Each image for itself, with norms that do not look at the batch: one pass for both.
-        projections, old_logits = self.old.says(torch.cat([seen.plain, views]))
+        projections, old_logits = self.old.projections_and_logits(torch.cat([seen.plain, views]))
         return {
-            "all": self._all_contrast(seen, self.options.later_scale),
-            "kept": self._kept_contrast(seen, projections[: len(seen.plain)]),
+            "all": self.contrast.of_memory(seen, self.options.later_scale),
+            "kept": self._old_contrast(seen, projections[: len(seen.plain)]),
             "logits": F.mse_loss(logits[:, : self.old.classes], old_logits[len(seen.plain) :]),
             "labels": F.cross_entropy(logits, rows),
         }
 
-    def _kept_contrast(self, seen: Seen, old: Tensor) -> Tensor:
+    def _old_contrast(self, seen: Seen, old: Tensor) -> Tensor:
         """Of plain images as they are projected now, with the same as the old network projects them, `[R * N, d]`."""
         similarity = seen.projections[: len(old)] @ old.T
         return class_contrast(similarity, same_class(seen.pseudo), self.options.temperature)
-
-    # What it keeps.
-
-    def footprint(self) -> Footprint:
-        plain = super().footprint()
-        return replace(
-            plain,
-            parameters_stored=_sum(plain.parameters_stored, Amount.of(*self.old.parameters().values())),
-            statistics_stored=_sum(plain.statistics_stored, Amount.of(*self.old.running().values())),
-        )
-
-    def contents(self, row: int | None = None) -> Contents:
-        plain = super().contents(row)
-        asked = "the network of the task before, which is kept, may have been trained with it"
-        kept_row = "the network of the task before keeps the row of the class that stays, if it had one"
-        return replace(
-            plain,
-            tables={**plain.tables, "old_head/weight": "keep", "old_head/bias": "keep"},
-            statistics=(*plain.statistics, "old_running/*"),
-            traces=(*plain.traces, asked),
-            merged=(*plain.merged, kept_row),
-        )
-
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        return tensors | self.old.parameters() | self.old.running(), meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.old.load(tensors)
-
-
-def _sum(one: Amount, other: Amount) -> Amount:
-    return Amount(one.count + other.count, one.bytes + other.bytes)

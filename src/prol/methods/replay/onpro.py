@@ -2,84 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Backbone
-from prol.class_rows import Contents
-from prol.labels import Label
-from prol.learner import Amount, Footprint, State
-from prol.methods.replay.contrastive import ContrastLearner, ContrastOptions, Seen
-from prol.methods.replay.learner import Drawn
-from prol.methods.replay.mixup import Mixture, draw_beta, mixed_cross_entropy, mixed_images, mixed_rows
-from prol.methods.replay.prototype_contrast import chosen_pairs, class_means, pair_chances, prototype_contrast
-from prol.methods.replay.views import CROP_GREY, apply_views
-from prol.parts.rows import RowTable
+from prol.methods.replay.contrast import Contrast, ContrastOptions, Seen
+from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner
+from prol.methods.replay.views import (
+    CROP_GREY,
+    Mixture,
+    apply_views,
+    draw_beta,
+    mixed_cross_entropy,
+    mixed_images,
+    mixed_rows,
+)
+from prol.options import Positive, Share, Whole
+from prol.state import State
+
+LEAST_DISTANCE = 1e-3
+"""Means that coincide would make 1 / distance infinite."""
+UNKNOWN_DISTANCE = 2.0
+"""As far apart as unit vectors can be: what is not known is not close."""
 
 
 @dataclass(frozen=True)
 class OnProOptions(ContrastOptions):
-    """Dials of OnPro."""
+    """Options of OnPro."""
 
-    scale: float = 1.0
-    """What the likeness of two images is multiplied with; 0.5 where there are ten classes in all."""
-    prototype_temperature: float = 0.5
-    close_pairs: int = 7
+    scale: Positive = 1.0
+    """What the similarity of two images is multiplied with; 0.5 where there are ten classes in all."""
+    prototype_temperature: Positive = 0.5
+    """What similarities of class means are divided by."""
+    close_pairs: Whole = 7
     """Of the memory's images in a step, how many are mixtures of classes whose means are close; 0 for no mixtures."""
-    close_beta: float = 0.4
+    close_beta: Positive = 0.4
     """Their weights are drawn from Beta with this number twice."""
-    mix_chance: float = 0.2
+    mix_chance: Share = 0.2
     """How often another image of the memory is mixed with one drawn anew."""
-    mix_most: float = 0.6
+    mix_most: Share = 0.6
     """Its weight is drawn evenly from 0 to this."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("scale", "prototype_temperature", "close_beta"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a finite number above 0, got {getattr(self, name)}")
-        for name in ("mix_chance", "mix_most"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, got {getattr(self, name)}")
-        if self.close_pairs < 0:
-            raise ValueError(f"close_pairs must be at least 0, got {self.close_pairs}")
 
-
-class OnPro(ContrastLearner):
+class OnPro(ReplayLearner):
     """Chunk and memory are contrasted by image and by class; labels are learnt from the memory after the first task."""
 
     name: ClassVar[str] = "onpro"
     citation: ClassVar[str] = "Wei et al., Online Prototype Learning for Online Continual Learning, ICCV 2023"
+    uses_tasks: ClassVar[bool] = True
     Options: ClassVar[type] = OnProOptions
     options: OnProOptions
 
-    def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self.means = RowTable((self._projection_width(),), self.backbone.device, self.backbone.dtype)
-
-    def _register(self, names: list[Label]) -> None:
-        super()._register(names)
-        self.means.append(torch.zeros(len(names), self._projection_width()))
+    def build(self, state: State) -> None:
+        self.contrast = Contrast(self, self.options)
+        self.train_network(state, {"projector": self.contrast.projector})
+        self.means = state.table(
+            "means", self.contrast.width, dtype=self.backbone.dtype, kind="statistic", combine="mean"
+        )
 
     # What a step draws.
 
-    def _draw(self, rows: Tensor) -> Drawn:
-        turned = self.options.rotations
-        drawn = {"columns": self._draw_columns(), "turned": self._draw_views(turned * len(rows))}
+    def draw(self, rows: Tensor) -> Drawn:
+        drawn = self.contrast.draw(rows)
         if not len(self.memory):
-            return drawn | {"views": self._draw_views(len(rows))}
-        share = self._memory_share(rows)
-        memory = self._draw_mixed(share) if self._mixes(share) else self._draw_memory(share)
+            return drawn | {"views": self.contrast.draw_views(len(rows))}
+        share = self.contrast.memory_share(rows)
+        memory = self._draw_mixed(share) if self._mixes(share) else self.draw_memory(share)
         count = len(memory["slots"]) + len(memory.get("close_weights", ()))
-        met = self._draw_memory(share)
-        drawn |= memory | {"memory_turned": self._draw_views(turned * count)}
+        met = self.draw_memory(share)
+        drawn |= memory | {"memory_turned": self.contrast.draw_turned(count)}
         drawn |= {"mean_slots": met["slots"], "mean_rows": met["memory_rows"]}
-        drawn["mean_views"] = self._draw_views(len(met["slots"]))
-        return drawn | {"views": self._draw_views(count if self.clock.first_row else len(rows))}
+        drawn["mean_views"] = self.contrast.draw_views(len(met["slots"]))
+        return drawn | {"views": self.contrast.draw_views(count if self.clock.first_row else len(rows))}
 
     def _mixes(self, share: int) -> bool:
         """Whether the memory's images are mixed: from the second chunk of a later task on, where there are enough."""
@@ -90,7 +87,7 @@ class OnPro(ContrastLearner):
     def _draw_mixed(self, share: int) -> Drawn:
         """So many images less those to come from close classes; for those, a sample of every class for each."""
         o, pairs = self.options, self.options.close_pairs
-        drawn = self._draw_memory(min(share, len(self.memory)) - pairs)
+        drawn = self.draw_memory(min(share, len(self.memory)) - pairs)
         count = len(drawn["slots"])
         partner = torch.randperm(count, generator=self.random)
         chance, weight = torch.rand(2, count, generator=self.random, dtype=torch.float64)
@@ -115,27 +112,27 @@ class OnPro(ContrastLearner):
         numbers = torch.rand(len(counts), count, generator=self.random, dtype=torch.float64)
         return order[first + (numbers * room).long()], there
 
-    # What it goes down on.
+    # Its losses.
 
-    def _losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        seen = self._seen_turned(images, rows, drawn["turned"], drawn["columns"])
-        values = {"new": self._new_contrast(seen, self.options.scale), "means": self._chunk_means(seen, rows)}
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
+        seen = self.contrast.see(images, rows, drawn["turned"], drawn["columns"])
+        values = {"new": self.contrast.of_chunk(seen, self.options.scale), "means": self._chunk_means(seen, rows)}
         means = None
         if "slots" in drawn:
             mixture = self._mixture(drawn)
-            recalled = mixed_images(self._recalled(mixture.slots), self._recalled(mixture.other_slots), mixture.weights)
+            recalled = mixed_images(self.recalled(mixture.slots), self.recalled(mixture.other_slots), mixture.weights)
             own = mixed_rows(mixture.rows, mixture.other_rows, mixture.weights)
-            again = self._seen_turned(recalled, own, drawn["memory_turned"], drawn["columns"])
-            values["all"] = self._all_contrast(again, self.options.scale)
+            again = self.contrast.see(recalled, own, drawn["memory_turned"], drawn["columns"])
+            values["all"] = self.contrast.of_memory(again, self.options.scale)
             values["memory_means"], means = self._memory_means(drawn)
         if "slots" in drawn and self.clock.first_row:
-            logits = self._viewed_logits(recalled, drawn)
+            logits = self.contrast.viewed_logits(recalled, drawn)
             values["labels"] = mixed_cross_entropy(logits, mixture.rows, mixture.other_rows, mixture.weights)
         else:
-            values["labels"] = F.cross_entropy(self._viewed_logits(images, drawn), rows)
+            values["labels"] = F.cross_entropy(self.contrast.viewed_logits(images, drawn), rows)
         total = torch.stack(list(values.values())).sum()
         if means is not None:
-            self._keep_means(*means, total.detach().isfinite())
+            self._store_means(*means, total.detach().isfinite())
         return values | {"total": total}, {}
 
     def _mixture(self, drawn: Drawn) -> Mixture:
@@ -158,10 +155,10 @@ class OnPro(ContrastLearner):
         return self._means_of(plain, viewed, rows)[0]
 
     def _memory_means(self, drawn: Drawn) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The same for a draw of the memory of its own, which is not mixed; and the means to be kept."""
-        images, rows = self._recalled(drawn["mean_slots"]), drawn["mean_rows"]
+        """The same for a draw of the memory of its own, which is not mixed; and the means to be stored."""
+        images, rows = self.recalled(drawn["mean_slots"]), drawn["mean_rows"]
         both = torch.cat([images, apply_views(CROP_GREY, images, drawn["mean_views"])])
-        projections = self._projected(self._features(both))
+        projections = self.contrast.projected(self.features(both))
         return self._means_of(projections[: len(rows)], projections[len(rows) :], rows)
 
     def _means_of(self, plain: Tensor, viewed: Tensor, rows: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -171,25 +168,61 @@ class OnPro(ContrastLearner):
         loss = prototype_contrast(one, other, there, self.options.prototype_temperature)
         return loss, ((one + other).detach() / 2, there)
 
-    def _keep_means(self, means: Tensor, there: Tensor, valid: Tensor) -> None:
+    def _store_means(self, means: Tensor, there: Tensor, valid: Tensor) -> None:
         """Of classes that were in the draw; a step that is not valid moves none."""
         self.means.rows.copy_(torch.where((there & valid).unsqueeze(1), means, self.means.rows))
 
-    # What it keeps.
 
-    def footprint(self) -> Footprint:
-        plain = super().footprint()
-        own, others = Amount.of(self.means.rows), plain.statistics_stored
-        return replace(plain, statistics_stored=Amount(own.count + others.count, own.bytes + others.bytes))
+def class_means(projections: Tensor, rows: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Unit means `[C, d]` of the unit projections `[N, d]` of each class, and which classes are there, bool `[C]`."""
+    member = rows == torch.arange(classes, device=rows.device).unsqueeze(1)
+    counts = member.sum(1, keepdim=True)
+    means = member.to(projections) @ projections / counts.clamp(min=1)
+    return F.normalize(means), counts.squeeze(1) > 0
 
-    def contents(self, row: int | None = None) -> Contents:
-        plain = super().contents(row)
-        return replace(plain, tables={**plain.tables, "means": "mean"}, statistics=(*plain.statistics, "means"))
 
-    def _state(self) -> State:
-        tensors, meta = super()._state()
-        return tensors | {"means": self.means.rows}, meta
+def prototype_contrast(plain: Tensor, viewed: Tensor, there: Tensor, temperature: float) -> Tensor:
+    """InfoNCE over the means of K classes in two views, each `[C, d]`; only those `there`, bool `[C]`, take part.
 
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.means.replace(tensors["means"])
+    A mean is to be closest to that of its class in the other view; it is not compared with itself. The mean over 2 K.
+    """
+    means, taking_part = torch.cat([plain, viewed]), torch.cat([there, there])
+    itself = torch.eye(len(means), dtype=torch.bool, device=means.device)
+    similarity = (means @ means.T / temperature).masked_fill(itself | ~taking_part, -torch.inf)
+    # Rows without any other mean would be NaN: they are of classes that take no part.
+    similarity = torch.where(taking_part.unsqueeze(1), similarity, 0)
+    chances = F.log_softmax(similarity, 1)
+    positive = torch.cat([chances.diagonal(len(plain)), chances.diagonal(-len(plain))])
+    return -torch.where(taking_part, positive, 0).sum() / taking_part.sum().clamp(min=1)
+
+
+def pair_chances(means: Tensor, there: Tensor) -> Tensor:
+    """How often two different classes are taken as a pair, `[C, C]`: softmax over pairs of 1 / distance.
+
+    Args:
+        means: of each class, `[C, d]`; zero where none is known.
+        there: the classes to choose from, bool `[C]`, two at least.
+    """
+    means = means.double()
+    known = (means != 0).any(1)
+    # From differences and not from products: of means that are nearly the same little would be left.
+    distances = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist")
+    distances = torch.where(known.unsqueeze(1) & known, distances, UNKNOWN_DISTANCE).clamp(min=LEAST_DISTANCE)
+    itself = torch.eye(len(means), dtype=torch.bool, device=means.device)
+    allowed = there.unsqueeze(1) & there & ~itself
+    closeness = torch.where(allowed, 1 / distances, -torch.inf)
+    return closeness.flatten().softmax(0).view_as(closeness)
+
+
+def chosen_pairs(chances: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Classes `[n]` and `[n]` of pairs with chances `[C, C]`, from uniform numbers `[n, 2]` from 0 to 1."""
+    first = _chosen(chances.sum(1).expand(len(numbers), -1), numbers[:, 0])
+    return first, _chosen(chances[first], numbers[:, 1])
+
+
+def _chosen(chances: Tensor, numbers: Tensor) -> Tensor:
+    """A place `[n]` in each row of `[n, C]`, whose sums need not be 1, from uniform numbers `[n]`."""
+    # As a product: sums taken step by step have no fixed order on a GPU.
+    ahead = chances @ torch.ones(chances.shape[1], chances.shape[1], dtype=chances.dtype, device=chances.device).triu()
+    passed = ahead <= (numbers * ahead[:, -1]).unsqueeze(1)
+    return passed.sum(1).clamp(max=chances.shape[1] - 1)

@@ -1,8 +1,8 @@
-"""Samples that are kept: a bounded memory of images with their classes, and what else a method keeps of each.
+"""Stored samples: a bounded memory of images with their classes, and what else a method stores of each.
 
-Which sample goes where is decided on the host, before the step; images and payload lie on the device and are written by
-the step itself, which thus has fixed shapes and waits for nothing. That a step wrote nothing after all may be found
-out when the host has counted on it: so class rows lie on the device too, written with the images, to be read again.
+The host decides which sample goes where, before the step; images and payload are on the device and written by the step
+itself, which thus has fixed shapes and waits for nothing. The host may learn late that a step wrote nothing: so class
+rows are on the device too, written with the images, to be read again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.learner import Amount
+from prol.classes import Tensors
+from prol.state import Amount, State
 
 EMPTY = -1
 
@@ -29,11 +30,11 @@ class Places:
 
 
 Choose = Callable[[Places, int, torch.Generator], int | None]
-"""The slot for one more sample of a class row; None where it is not kept."""
+"""The slot for one more sample of a class row; None where it is not stored."""
 
 
 def reservoir(places: Places, row: int, random: torch.Generator) -> int | None:  # noqa: ARG001
-    """Every sample met so far is kept with the same chance (Vitter 1985)."""
+    """Every sample met so far is stored with the same probability (Vitter 1985)."""
     if places.filled < len(places.rows):
         return places.filled
     slot = int(torch.rand((), generator=random, dtype=torch.float64) * (places.met + 1))
@@ -66,25 +67,32 @@ class Insertion:
 
 
 class SampleMemory:
-    """Images uint8 `[capacity + 1, 3, S, S]` and payload on the device; the last slot takes what is not kept.
+    """Images uint8 `[capacity + 1, 3, S, S]` and payload on the device; the last slot takes what is not stored.
 
-    All of it is there from the start: a memory does not grow.
+    All of it is allocated at the start: a memory does not grow.
     """
 
-    def __init__(self, capacity: int, size: int, device: torch.device, choose: Choose = reservoir) -> None:
-        self.capacity, self.choose = capacity, choose
+    def __init__(self, state: State, capacity: int, size: int, choose: Choose = reservoir) -> None:
+        self.capacity, self.choose, self._state, device = capacity, choose, state, state.device
         self.places = Places(torch.full((capacity,), EMPTY))
         self.images = torch.zeros(capacity + 1, 3, size, size, dtype=torch.uint8, device=device)
         self.rows = torch.full((capacity + 1,), EMPTY, device=device)
         self.met = torch.zeros((), dtype=torch.int64, device=device)
         self.payload: dict[str, Tensor] = {}
+        state.group("memory", self._read, self._load, kind="sample")
+        state.value("memory/filled", read=lambda: self.places.filled, load=self._load_filled)
+        state.value("memory/met", read=lambda: self.places.met, load=self._load_met)
+        state.on_remove(remove_samples)
+        state.on_combine(combine_samples)
+        state.trace(removed="which of the other images are stored was drawn while it was there")
 
     def __len__(self) -> int:
         return self.places.filled
 
-    def add_payload(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, fill: float = 0.0) -> None:
-        """Something more to be kept of each sample."""
-        self.payload[name] = torch.full((self.capacity + 1, *shape), fill, dtype=dtype, device=self.images.device)
+    def add_payload(self, name: str, dtype: torch.dtype) -> None:
+        """A number to be stored of each sample besides its image."""
+        self.payload[name] = torch.zeros(self.capacity + 1, dtype=dtype, device=self.images.device)
+        self._state.tensor(f"memory/{name}", self.payload[name][:-1], kind="sample")
 
     def plan(self, rows: Sequence[int], random: torch.Generator) -> Insertion:
         """Chooses a slot for each sample of a chunk, one after the other: the same for any size of chunk."""
@@ -123,7 +131,7 @@ class SampleMemory:
         payload: Mapping[str, Tensor],
         valid: Tensor,
     ) -> None:
-        """On the device: writes slots `[n]` with what `source` `[n]` names; nothing where `valid`, bool, is not.
+        """On the device: writes slots `[n]` with what `source` `[n]` names; nothing where `valid`, bool, is false.
 
         A source is a slot as it is before, or `capacity + 1 + i` for sample i of the chunk, whose class rows and images
         are given. `payload` is all there is.
@@ -154,10 +162,10 @@ class SampleMemory:
         rows = self.rows[:-1].cpu()
         there = (rows != EMPTY).nonzero().flatten()
         if len(there) and int(there[-1]) >= len(there):
-            kept = there.to(self.rows.device)
+            stored = there.to(self.rows.device)
             for home, fill in [(self.rows, EMPTY), (self.images, 0), *((one, 0) for one in self.payload.values())]:
-                home[: len(kept)] = home[kept]
-                home[len(kept) :] = fill
+                home[: len(stored)] = home[stored]
+                home[len(stored) :] = fill
             rows = self.rows[:-1].cpu()
         self.places = Places(rows, len(there), int(self.met))
 
@@ -168,50 +176,52 @@ class SampleMemory:
         return picked if among is None else among[picked]
 
     def rows_in(self, slots: Tensor) -> Tensor:
-        """Class rows of what lies in slots, both on the host."""
+        """Class rows of what is in slots, both on the host."""
         return self.places.rows[slots]
 
-    def stored(self) -> Amount:
-        """Samples kept, and the bytes of their images and payload."""
+    def amount(self) -> Amount:
+        """How many samples are stored, and the bytes of their images and payload."""
         one = sum(Amount.of(tensor[0]).bytes for tensor in (self.images, *self.payload.values()))
         return Amount(self.places.filled, self.places.filled * one)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        kept = {"images": self.images[:-1], "rows": self.places.rows}
-        kept |= {name: tensor[:-1] for name, tensor in self.payload.items()}
-        return kept, {"filled": self.places.filled, "met": self.places.met}
+    def _read(self) -> dict[str, Tensor]:
+        return {"images": self.images[:-1], "rows": self.places.rows}
 
-    def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """In place: what was captured goes on with the same buffers."""
-        if len(tensors["images"]) != self.capacity:
-            raise ValueError(f"a memory of {len(tensors['images'])} samples was saved, this one has {self.capacity}")
-        self.images[:-1] = tensors["images"]
-        for name, tensor in self.payload.items():
-            tensor[:-1] = tensors[name]
-        self.places = Places(tensors["rows"].cpu(), int(meta["filled"]), int(meta["met"]))
-        self.rows[:-1] = tensors["rows"].to(self.rows.device)
-        self.met.fill_(self.places.met)
+    def _load(self, saved: Mapping[str, Tensor]) -> None:
+        """In place: captured steps stay valid."""
+        if len(saved["images"]) != self.capacity:
+            raise ValueError(f"a memory of {len(saved['images'])} samples was saved, this one has {self.capacity}")
+        self.images[:-1] = saved["images"]
+        self.rows[:-1] = saved["rows"].to(self.rows.device)
+        self.places = replace(self.places, rows=saved["rows"].cpu())
+
+    def _load_filled(self, filled: int) -> None:
+        self.places = replace(self.places, filled=filled)
+
+    def _load_met(self, met: int) -> None:
+        self.places = replace(self.places, met=met)
+        self.met.fill_(met)
 
 
-def without_class(tensors: dict[str, Tensor], meta: dict[str, Any], row: int) -> int:
-    """Takes the samples of a class out of a saved memory, in place; how many there were.
+def remove_samples(tensors: Tensors, values: dict[str, Any], row: int) -> str:
+    """Takes the samples of a class out of a saved memory, in place; says how many there were.
 
     The others move up, and rows behind the class's own move down by one.
     """
     rows = tensors["memory/rows"]
-    keep = ((rows != row) & (rows != EMPTY)).nonzero().flatten()
+    others = ((rows != row) & (rows != EMPTY)).nonzero().flatten()
     gone = int((rows == row).sum())
     for name in [name for name in tensors if name.startswith("memory/")]:
         moved = torch.zeros_like(tensors[name])
-        moved[: len(keep)] = tensors[name][keep.to(tensors[name].device)]
+        moved[: len(others)] = tensors[name][others.to(tensors[name].device)]
         tensors[name] = moved
-    tensors["memory/rows"][len(keep) :] = EMPTY
+    tensors["memory/rows"][len(others) :] = EMPTY
     tensors["memory/rows"] -= (tensors["memory/rows"] > row).long()
-    meta["memory"]["filled"] = len(keep)
-    return gone
+    values["memory"]["filled"] = len(others)
+    return f"the {gone} images stored of it"
 
 
-def with_classes_together(tensors: dict[str, Tensor], source: int, into: int) -> None:
+def combine_samples(tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG001
     """Samples of one class become those of another in a saved memory, in place."""
     rows = tensors["memory/rows"].clone()
     rows[rows == source] = into

@@ -1,7 +1,7 @@
-"""Random views of small images: what is drawn on the host, and how it is applied on the device.
+"""Views of small images: random ones, rotations, mirrored halves and mixtures of two.
 
-Everything random of a view is one row of numbers, drawn before the step: so a step has fixed shapes, and its draws are
-the same on every device.
+Everything random of a view is one row of numbers, drawn on the host before the step: so a step has fixed shapes, and
+its draws are the same on every device.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.random_boxes import random_boxes
-from prol.backbones.resampling import filter_weights, resample
+from prol.backbones.resampling import filter_weights, random_boxes, resample
 
 _GREY = (0.299, 0.587, 0.114)
 
@@ -136,5 +136,89 @@ def _shifted(start: Tensor, size: int, mirrored: Tensor | None) -> Tensor:
 
 
 def _each(values: Tensor) -> Tensor:
-    """One value an image, `[N, 1, 1, 1]`."""
+    """One value per image, `[N, 1, 1, 1]`."""
     return values.view(-1, 1, 1, 1)
+
+
+MOST_VERSIONS = 16
+"""Four rotations of the whole image, for each of four ways to rotate its halves or not."""
+
+
+def versions(images: Tensor, count: int = MOST_VERSIONS) -> Tensor:
+    """The first `count` rotated versions of `[N, 3, S, S]`, one after the other: `[count * N, 3, S, S]`.
+
+    Version r turns the upper half upside down where r // 4 is 1 or 3, the lower half where it is 2 or 3, and then the
+    whole image by r % 4 quarters. Version 0 is the image as it is. Each is a class of its own beside the image's class.
+    """
+    middle = images.shape[2] // 2
+    upper, lower = images[:, :, :middle], images[:, :, middle:]
+    made = []
+    for version in range(count):
+        turned, quarters = divmod(version, 4)
+        halves = [upper.flip((2, 3)) if turned & 1 else upper, lower.flip((2, 3)) if turned & 2 else lower]
+        made.append(torch.rot90(torch.cat(halves, 2), quarters, (2, 3)))
+    return torch.cat(made)
+
+
+def pseudo_classes(rows: Tensor, count: int = MOST_VERSIONS) -> Tensor:
+    """One number for a class row and version, `[count * N]` in the order of `versions`; rows may be negative."""
+    return (rows * count + torch.arange(count, device=rows.device).unsqueeze(1)).flatten()
+
+
+def halves_mirrored(images: Tensor) -> Tensor:
+    """`[N, 3, S, S]` with the left and the right half mirrored left to right, each in its own place."""
+    middle = images.shape[-1] // 2
+    return torch.cat([images[..., :middle].flip(-1), images[..., middle:].flip(-1)], -1)
+
+
+def with_halves_mirrored(images: Tensor) -> Tensor:
+    """`[2 N, 3, S, S]`: the images, then each of them with its halves mirrored."""
+    return torch.cat([images, halves_mirrored(images)])
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """`(1 - weight)` of one sample and `weight` of another, `[N]` each, which belongs to both of their classes."""
+
+    slots: Tensor
+    rows: Tensor
+    other_slots: Tensor
+    other_rows: Tensor
+    weights: Tensor
+
+    def parts(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in ("slots", "rows", "other_slots", "other_rows", "weights")}
+
+    @classmethod
+    def together(cls, one: Mixture, other: Mixture) -> Mixture:
+        """Both, one after the other."""
+        return cls(**{name: torch.cat([part, other.parts()[name]]) for name, part in one.parts().items()})
+
+
+def mixed_images(images: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Of `[N, 3, S, S]` twice."""
+    share = weights.to(images).view(-1, 1, 1, 1)
+    return images + share * (others - images)
+
+
+def mixed_cross_entropy(logits: Tensor, rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """The mean over samples of both classes' cross entropy, each with its share; of `[N, C]`."""
+    one = F.cross_entropy(logits, rows, reduction="none")
+    other = F.cross_entropy(logits, others, reduction="none")
+    return one.lerp(other, weights.to(logits)).mean()
+
+
+def mixed_rows(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Class rows `[N]`; a mixture of two classes is one of its own, with a number below 0."""
+    alone = -1 - torch.arange(len(rows), device=rows.device)
+    return torch.where((weights > 0) & (rows != others), alone, rows)
+
+
+def draw_beta(alpha: float, count: int, random: torch.Generator) -> Tensor:
+    """`[count]` numbers from Beta(alpha, alpha), float64 (Jöhnk 1964)."""
+    drawn = torch.empty(0, dtype=torch.float64)
+    while len(drawn) < count:
+        x, y = torch.rand(2, 4 * count, generator=random, dtype=torch.float64) ** (1 / alpha)
+        fits = (x + y > 0) & (x + y <= 1)
+        drawn = torch.cat([drawn, (x / (x + y))[fits]])
+    return drawn[:count]

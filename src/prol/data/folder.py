@@ -1,0 +1,127 @@
+"""A folder of images with one sub-folder per class, split into train and test by its owner or by a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from prol.data.base import Dataset, default_tasks, note_on_empty
+from prol.data.image_files import IMAGE_ENDINGS, FileSplit, images_below
+from prol.data.split import Collection, require_split_options, split_collection
+
+_LAYOUT = "expected FOLDER/train/CLASS/*.jpg with FOLDER/test/CLASS/*.jpg, or FOLDER/CLASS/*.jpg"
+
+Files = dict[str, list[Path]]
+"""Image files by class name, both sorted."""
+
+
+def folder(
+    data: str | Path | None = None, seed: int = 0, test_share: float = 0.2, split: str | Path | None = None
+) -> Dataset:
+    """Images in `train/CLASS/` and `test/CLASS/`, or in `CLASS/` alone; a class is a sub-folder that contains images.
+
+    Images are searched at any depth below the class; hidden files and other files are skipped.
+
+    Parameters
+    ----------
+    data
+        The folder.
+    seed
+        Draws the test images of each class, if the folder has no `test/`.
+    test_share
+        The fraction of each class to test on, if the folder has no `test/`: at least one image of a class that has
+        two or more. 0 uses every image for training.
+    split
+        An index file to use instead of a random split, if the folder has no `test/`.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> root = Path(tempfile.mkdtemp())
+    >>> for name in ("cat", "dog"):
+    ...     (root / name).mkdir()
+    ...     for i in range(5):
+    ...         Image.new("RGB", (9, 7)).save(root / name / f"{i}.png")
+    >>> pets = folder(root)
+    >>> pets.class_names, len(pets.train.labels), len(pets.test.labels)
+    (('cat', 'dog'), 8, 2)
+    """
+    root = _existing(data)
+    require_split_options(test_share, seed)
+    if _has_splits(root):
+        if split is not None:
+            raise ValueError(f"{str(root)!r} has its own test/, so split={str(split)!r} cannot be used: leave it out")
+        return read_train_and_test(root)
+    return split_collection("folder", read_folder(root), test_share=test_share, seed=seed, stratified=True, split=split)
+
+
+def read_folder(root: Path) -> Collection:
+    """The images of `root/CLASS/` by class and then by path; an image's name is its path below `root`."""
+    return collection_of(root, *_classes(root))
+
+
+def collection_of(root: Path, classes: Files, notes: tuple[str, ...]) -> Collection:
+    """The images of these classes, named by their paths below `root`."""
+    names = tuple(classes)
+    images = _file_split(classes, names)
+    return Collection(names, images, [path.relative_to(root).as_posix() for path in images.paths], notes)
+
+
+def read_train_and_test(root: Path) -> Dataset:
+    """The images of `root/train/CLASS` and `root/test/CLASS`."""
+    (train, notes), (test, _) = _classes(root / "train"), _classes(root / "test")
+    unknown = sorted(set(test) - set(train))
+    if unknown:
+        raise ValueError(
+            f"classes with test images but no train images in {str(root)!r}: {', '.join(unknown)}; "
+            f"add train images or take them out of test/ (train has: {', '.join(train)})"
+        )
+    names = tuple(train)
+    splits = _file_split(train, names), _file_split(test, names)
+    return Dataset("folder", names, *splits, default_tasks(len(names)), notes=notes)
+
+
+def _existing(data: str | Path | None) -> Path:
+    if data is None:
+        raise ValueError(f"data set 'folder' needs to know where it is, --data FOLDER or folder(FOLDER): {_LAYOUT}")
+    root = Path(data).expanduser()
+    if not root.exists():
+        raise FileNotFoundError(f"no folder {str(root)!r}: {_LAYOUT}")
+    if not root.is_dir():
+        raise ValueError(f"{str(root)!r} is a file, not a folder: {_LAYOUT}")
+    return root
+
+
+def _has_splits(root: Path) -> bool:
+    # A class may itself be called "train" or "test": a split contains folders, such a class contains images.
+    splits = [name for name in ("train", "test") if (root / name).is_dir() and _visible_folders(root / name)]
+    if len(splits) == 1:
+        missing = "test" if splits == ["train"] else "train"
+        raise ValueError(
+            f"{str(root)!r} has {splits[0]}/CLASS folders but no {missing}/CLASS folders: add them, "
+            f"or pass {str(root / splits[0])!r} alone to have it split by a seed"
+        )
+    return len(splits) == 2
+
+
+def _classes(root: Path) -> tuple[Files, tuple[str, ...]]:
+    """The classes with their files, and a note on folders without any."""
+    found = {path.name: images_below(path) for path in _visible_folders(root)}
+    classes = {name: paths for name, paths in found.items() if paths}
+    if not classes:
+        seen = f"folders without images: {', '.join(found)}" if found else "no folders"
+        raise ValueError(f"no classes in {str(root)!r} ({seen}): {_LAYOUT}; endings: {' '.join(IMAGE_ENDINGS)}")
+    for name in classes:
+        if any("\ud800" <= character <= "\udfff" for character in name):  # a surrogate: undecodable bytes
+            raise ValueError(f"the class folder {name!r} has a name that cannot be written as text: rename it")
+    return classes, note_on_empty(f"folders in {str(root)!r}", [name for name in found if name not in classes])
+
+
+def _visible_folders(root: Path) -> list[Path]:
+    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _file_split(classes: Files, names: tuple[str, ...]) -> FileSplit:
+    counts = [len(classes.get(name, ())) for name in names]
+    paths = tuple(path for name in names for path in classes.get(name, ()))
+    return FileSplit(paths, np.repeat(np.arange(len(names), dtype=np.int64), counts))
