@@ -1,4 +1,4 @@
-"""Losses found not to be finite only later, as on a GPU: what the host knows of the memory is made true again."""
+"""Losses found not to be finite only later, as on a GPU: what the host knows of the memory is corrected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Stream:
         learner = prol.create(method, network, **options)
         assert isinstance(learner, ReplayLearner)
         self.learner, self.seed = learner, 0
-        learner._take_step._watch = LateWatch(0.1)
+        learner.take_step._watch = LateWatch(0.1)
         self.label_of: dict[bytes, int] = {}
         self.learnt: Counter[int] = Counter()
         self.teach(KINDS)
@@ -81,7 +81,7 @@ def test_a_bad_step_found_late_leaves_no_slot_without_its_image(small_resnet: Re
     stream = Stream(method, small_resnet, memory)
     stream.teach([0, 1])
     stream.teach_badly([2, 0, 1])
-    stream.teach([1, 2, 2])  # still not told; it lands behind the hole
+    stream.teach([1, 2, 2])  # not found yet; it lands behind the hole
     with pytest.raises(ValueError, match="in a chunk handed over before"):
         stream.teach([0, 0])
     stream.require_true()
@@ -94,7 +94,7 @@ def test_a_bad_step_found_late_leaves_no_slot_without_its_image(small_resnet: Re
 
 
 @pytest.mark.parametrize("method", ["er", "esrm"])
-def test_it_is_the_same_when_it_is_told_by_reading_the_state(small_resnet: ResNet, method: str) -> None:
+def test_it_is_the_same_when_it_is_found_by_reading_the_state(small_resnet: ResNet, method: str) -> None:
     stream = Stream(method, small_resnet, 7)
     stream.teach([0, 1, 1])
     stream.teach_badly([2, 0, 1])
@@ -107,7 +107,7 @@ def test_it_is_the_same_when_it_is_told_by_reading_the_state(small_resnet: ResNe
     assert difference(stream.learner.state(), twin.state()) == ""
 
 
-def test_two_bad_steps_in_a_row_are_both_told_and_both_undone(small_resnet: ResNet) -> None:
+def test_two_bad_steps_in_a_row_are_both_reported_and_both_undone(small_resnet: ResNet) -> None:
     stream = Stream("er", small_resnet, 30)
     stream.teach([0, 1])
     stream.teach_badly([2, 0])
