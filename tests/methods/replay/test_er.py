@@ -1,4 +1,4 @@
-"""ER-ACE: its mask by example, and whole steps against a plain torch program."""
+"""ER and ER-ACE: whole steps against a plain torch program, passes and the mask."""
 
 from __future__ import annotations
 
@@ -12,11 +12,72 @@ from hypothesis import strategies as st
 from plain_replay import CLASSES, STREAM, PlainReplay, as_tensors, foretold, images_of, make, require_alike
 from torch import Tensor
 
-import prol
 from prol.backbones import ResNet
-from prol.evaluation.learner_checks import CHECKS
-from prol.methods.replay.er_ace import asymmetric_cross_entropy
-from prol.methods.replay.views import PARTIAL, apply_views
+from prol.methods.replay.er import ER, asymmetric_cross_entropy
+from prol.methods.replay.views import FULL, PARTIAL, apply_views
+
+
+def test_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> None:
+    learner = make("er", small_resnet)
+    plain = PlainReplay(learner)
+    for step, labels in enumerate(STREAM):
+        given = images_of(labels, step)
+        images, rows = as_tensors(learner, labels, given)
+        drawn, slots = foretold(learner, labels)
+        recalled, kept_rows = plain.recalled(drawn["slots"])
+        assert len(recalled) == min(4, len(plain.kept))  # none in the very first step, which is taken all the same
+        logits = plain.logits(apply_views(FULL, torch.cat([images, recalled]), drawn["views"]))
+        loss = F.cross_entropy(logits, torch.cat([rows, kept_rows]))
+        plain.go_down(loss)
+        plain.keep(slots, images, rows, logits[: len(rows)])
+        plain.kept.pop(learner.memory.capacity, None)
+        learner.learn(given, labels)
+        assert learner.report()["total"] == pytest.approx(float(loss.detach()), abs=1e-8)
+        require_alike(learner, plain)
+    asked = images_of(["g", "a", "b"], 99)
+    plain.network.eval()
+    expected = plain.logits(as_tensors(learner, ["g", "a", "b"], asked)[0]).detach()
+    torch.testing.assert_close(learner.predict(asked).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_norms_see_chunk_and_memory_as_one_batch(small_resnet: ResNet) -> None:
+    learner = make("er", small_resnet, lr=0.0)
+    for step in range(3):
+        learner.learn(images_of(["e", "b"], step), ["e", "b"])
+    labels, given = ["a", "a", "g"], images_of(["a", "a", "g"], 9)
+    drawn, _ = foretold(learner, labels)
+    images, _ = as_tensors(learner, labels, given)
+    together = torch.cat([images, learner.memory.images[drawn["slots"]].double() / 255])
+    views = apply_views(FULL, together, drawn["views"])
+    one, two = learner.clone().network, learner.clone().network
+    one.features(views, "train")
+    for half in (views[:3], views[3:]):
+        two.features(half, "train")
+    learner.learn(given, labels)
+    now = learner.network.running()
+    assert all(torch.allclose(now[name], buffer, rtol=0, atol=1e-12) for name, buffer in one.running().items())
+    assert not any(torch.allclose(now[name], buffer, rtol=0, atol=1e-6) for name, buffer in two.running().items())
+
+
+def test_images_are_kept_as_they_came_after_the_step(small_resnet: ResNet) -> None:
+    learner = make("er", small_resnet, memory=20)
+    given = images_of(["e", "b"], 0)
+    drawn, _ = foretold(learner, ["e", "b"])
+    assert drawn["slots"].tolist() == []  # the chunk is not drawn in its own step
+    learner.learn(given, ["e", "b"])
+    assert torch.equal(learner.memory.images[:2], torch.from_numpy(given).permute(0, 3, 1, 2))
+
+
+def test_the_memory_grows_to_its_size_and_bytes_are_counted(small_resnet: ResNet) -> None:
+    learner = make("er", small_resnet)
+    assert isinstance(learner, ER)
+    for step, labels in enumerate(STREAM):
+        learner.learn(images_of(labels, step), labels)
+        met = sum(map(len, STREAM[: step + 1]))
+        stored = learner.footprint().samples_stored
+        assert (stored.count, stored.bytes) == (min(6, met), min(6, met) * 3 * 16 * 16)
+    assert learner.class_counts().tolist() == [2, 4, 6, 6]
+    assert learner.class_counts().sum() == learner.memory.places.met
 
 
 def random_logits(count: int, classes: int, seed: int = 0) -> Tensor:
@@ -59,7 +120,7 @@ def test_the_loss_is_that_of_a_loop(rows: list[int], seen: set[int], seed: int) 
     assert alone == pytest.approx(0, abs=1e-12)  # one class has nothing to compete with
 
 
-def test_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> None:
+def test_asymmetric_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> None:
     """Classes are announced in one order and met in another; some are not met for long."""
     learner = make("er_ace", small_resnet)
     plain, seen = PlainReplay(learner), set()
@@ -90,14 +151,9 @@ def test_an_old_class_that_is_absent_gets_no_gradient_from_the_chunk(small_resne
     learner.learn(images_of(["e", "b"], 0), ["e", "b"])
     drawn, _ = foretold(learner, ["a", "b"])
     assert drawn["met"].tolist() == [False, True, True, False]
-    learner._live = [learner.heads[0].trained()]
-    values, _ = learner._losses(*as_tensors(learner, ["a", "b"], images_of(["a", "b"], 1)), drawn)
-    leaves = [part.leaf for part in learner._live[0].values()]
+    learner.live = [learner.heads[0].trained()]
+    values, _ = learner.losses(*as_tensors(learner, ["a", "b"], images_of(["a", "b"], 1)), drawn)
+    leaves = [part.leaf for part in learner.live[0].values()]
     for term, reached in (("chunk", [True, True, False, True]), ("memory", [True] * 4)):
         for gradient in torch.autograd.grad(values[term], leaves, retain_graph=True):
             assert (gradient != 0).view(4, -1).any(1).tolist() == reached
-
-
-def test_it_passes_the_checks_of_a_learner(small_resnet: ResNet) -> None:
-    results = prol.check_learner(make("er_ace", small_resnet, announced=[], memory=20))
-    assert {r.name for r in results if r.outcome == "passed"} == set(CHECKS) - {"nothing_outlives_its_step"}

@@ -81,7 +81,7 @@ def foretold(learner: ReplayLearner, labels: Sequence[str]) -> tuple[dict[str, T
     """What the learner is about to draw for its step, and the slots that it will name for the chunk."""
     twin = learner.clone()
     rows = torch.tensor([learner.row_of[label] for label in labels])
-    drawn = twin._draw(rows)
+    drawn = twin.draw(rows)
     return drawn, twin.memory.plan(rows.tolist(), twin.random).named.tolist()
 
 

@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from every_method import METHODS
-from small_streams import pictures
 
 import prol
-from prol import registry
+from methods.every_method import METHODS
+from methods.small_streams import pictures
 from prol.backbones import ResNet
+from prol.engine.step import Later, LossWatch
 from prol.evaluation.lesson import difference
 from prol.methods.replay.learner import ReplayLearner
-from prol.engine.step import Later
-from prol.engine.step import LossWatch
 
 KINDS = [0, 1, 2]
-REPLAY = [name for name in METHODS if issubclass(registry.method(name), ReplayLearner)]
+
+REPLAY = [name for name, (_, options) in METHODS.items() if "replay" in options]
 
 
 class LateWatch(LossWatch):
@@ -38,7 +37,7 @@ class Stream:
         learner = prol.create(method, network, **options)
         assert isinstance(learner, ReplayLearner)
         self.learner, self.seed = learner, 0
-        learner._take_step._watch = LateWatch(0.1)
+        learner.take_step._watch = LateWatch(0.1)
         self.label_of: dict[bytes, int] = {}
         self.learnt: Counter[int] = Counter()
         self.teach(KINDS)
