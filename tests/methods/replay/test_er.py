@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_replay import CLASSES, STREAM, PlainReplay, as_tensors, foretold, images_of, make, require_alike
+from plain_replay import CLASSES, STREAM, PlainReplay, as_tensors, images_of, make, require_alike, upcoming_draw
 from torch import Tensor
 
 from prol.backbones import ResNet
@@ -23,14 +23,14 @@ def test_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> None:
     for step, labels in enumerate(STREAM):
         given = images_of(labels, step)
         images, rows = as_tensors(learner, labels, given)
-        drawn, slots = foretold(learner, labels)
-        recalled, kept_rows = plain.recalled(drawn["slots"])
-        assert len(recalled) == min(4, len(plain.kept))  # none in the very first step, which is taken all the same
+        drawn, slots = upcoming_draw(learner, labels)
+        recalled, stored_rows = plain.recalled(drawn["slots"])
+        assert len(recalled) == min(4, len(plain.stored))  # none in the very first step, which is taken all the same
         logits = plain.logits(apply_views(FULL, torch.cat([images, recalled]), drawn["views"]))
-        loss = F.cross_entropy(logits, torch.cat([rows, kept_rows]))
+        loss = F.cross_entropy(logits, torch.cat([rows, stored_rows]))
         plain.go_down(loss)
         plain.keep(slots, images, rows, logits[: len(rows)])
-        plain.kept.pop(learner.memory.capacity, None)
+        plain.stored.pop(learner.memory.capacity, None)
         learner.learn(given, labels)
         assert learner.report()["total"] == pytest.approx(float(loss.detach()), abs=1e-8)
         require_alike(learner, plain)
@@ -45,7 +45,7 @@ def test_norms_see_chunk_and_memory_as_one_batch(small_resnet: ResNet) -> None:
     for step in range(3):
         learner.learn(images_of(["e", "b"], step), ["e", "b"])
     labels, given = ["a", "a", "g"], images_of(["a", "a", "g"], 9)
-    drawn, _ = foretold(learner, labels)
+    drawn, _ = upcoming_draw(learner, labels)
     images, _ = as_tensors(learner, labels, given)
     together = torch.cat([images, learner.memory.images[drawn["slots"]].double() / 255])
     views = apply_views(FULL, together, drawn["views"])
@@ -59,10 +59,10 @@ def test_norms_see_chunk_and_memory_as_one_batch(small_resnet: ResNet) -> None:
     assert not any(torch.allclose(now[name], buffer, rtol=0, atol=1e-6) for name, buffer in two.running().items())
 
 
-def test_images_are_kept_as_they_came_after_the_step(small_resnet: ResNet) -> None:
+def test_images_are_stored_as_they_came_after_the_step(small_resnet: ResNet) -> None:
     learner = make("er", small_resnet, memory=20)
     given = images_of(["e", "b"], 0)
-    drawn, _ = foretold(learner, ["e", "b"])
+    drawn, _ = upcoming_draw(learner, ["e", "b"])
     assert drawn["slots"].tolist() == []  # the chunk is not drawn in its own step
     learner.learn(given, ["e", "b"])
     assert torch.equal(learner.memory.images[:2], torch.from_numpy(given).permute(0, 3, 1, 2))
@@ -127,18 +127,18 @@ def test_asymmetric_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> 
     for step, labels in enumerate(STREAM):
         given_images = images_of(labels, step)
         images, rows = as_tensors(learner, labels, given_images)
-        drawn, slots = foretold(learner, labels)
-        recalled, kept_rows = plain.recalled(drawn["slots"])
+        drawn, slots = upcoming_draw(learner, labels)
+        recalled, stored_rows = plain.recalled(drawn["slots"])
         views = apply_views(PARTIAL, torch.cat([images, recalled]), drawn["views"])
         out = [CLASSES.index(label) for label in seen - set(labels)]
         logits = plain.logits(views[: len(rows)])
         masked = logits.index_fill(1, torch.tensor(out, dtype=torch.int64), -1e9)
         loss = F.cross_entropy(masked, rows)
         if step:
-            loss = loss + F.cross_entropy(plain.logits(views[len(rows) :]), kept_rows)
+            loss = loss + F.cross_entropy(plain.logits(views[len(rows) :]), stored_rows)
         plain.go_down(loss)
         plain.keep(slots, images, rows, logits)
-        plain.kept.pop(learner.memory.capacity, None)
+        plain.stored.pop(learner.memory.capacity, None)
         learner.learn(given_images, labels)
         seen |= set(labels)
         assert learner.report()["total"] == pytest.approx(float(loss.detach()), abs=1e-8)
@@ -149,7 +149,7 @@ def test_asymmetric_steps_are_those_of_a_plain_program(small_resnet: ResNet) -> 
 def test_an_old_class_that_is_absent_gets_no_gradient_from_the_chunk(small_resnet: ResNet) -> None:
     learner = make("er_ace", small_resnet)
     learner.learn(images_of(["e", "b"], 0), ["e", "b"])
-    drawn, _ = foretold(learner, ["a", "b"])
+    drawn, _ = upcoming_draw(learner, ["a", "b"])
     assert drawn["met"].tolist() == [False, True, True, False]
     learner.live = [learner.heads[0].trained()]
     values, _ = learner.losses(*as_tensors(learner, ["a", "b"], images_of(["a", "b"], 1)), drawn)

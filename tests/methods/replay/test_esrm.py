@@ -52,20 +52,20 @@ def slow_group_contrast(projected: Tensor, rows: list[int], unsure: list[bool]) 
 
     count = len(unsure)
     high, low = ([i for i in range(count) if unsure[i] is wanted] for wanted in (True, False))
-    new, kept = list(range(count)), list(range(count, len(rows)))
+    new, stored = list(range(count)), list(range(count, len(rows)))
     total = 0.0
-    for first, second in ((high, low), (low, high), (new, kept), (kept, new)):
+    for first, second in ((high, low), (low, high), (new, stored), (stored, new)):
         (a, a_rows), (b, b_rows) = group(first), group(second)
         total += slow_contrast(a, b, a_rows, b_rows)
     return total
 
 
-@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("stored", [0, 3])
 @pytest.mark.parametrize("unsure", [[True, False, True, False], [False] * 4])
-def test_four_contrasts_are_summed_and_those_with_an_empty_side_are_zero(kept: int, unsure: list[bool]) -> None:
+def test_four_contrasts_are_summed_and_those_with_an_empty_side_are_zero(stored: int, unsure: list[bool]) -> None:
     generator = torch.Generator().manual_seed(0)
-    projected = unit(torch.randn(4 + kept, 3, dtype=torch.float64, generator=generator))
-    rows = [0, 0, 1, 1, 1, 0, 2][: 4 + kept]
+    projected = unit(torch.randn(4 + stored, 3, dtype=torch.float64, generator=generator))
+    rows = [0, 0, 1, 1, 1, 0, 2][: 4 + stored]
     found = group_contrast(projected, torch.tensor(rows), torch.tensor(unsure))
     assert float(found) == pytest.approx(slow_group_contrast(projected, rows, unsure), abs=1e-9)
 
@@ -135,7 +135,7 @@ def test_a_detached_teacher_changes_the_step_but_not_the_loss(small_resnet: ResN
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, seed: int, monkeypatch: Any) -> None:
+def test_the_memory_stores_what_a_loop_on_the_host_stores(small_resnet: ResNet, seed: int, monkeypatch: Any) -> None:
     learner, plans = make(small_resnet, seed=seed), []
     plan = learner.memory.plan
 
@@ -144,12 +144,12 @@ def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, se
         return plans[-1]
 
     monkeypatch.setattr(learner.memory, "plan", recorded)
-    kept: list[tuple[bytes, int, float] | None] = [None] * 6
+    stored: list[tuple[bytes, int, float] | None] = [None] * 6
     for step in range(7):
         kinds = [(step + i) % 2 for i in range(6)]
-        # As if it were surer of what it keeps: else each new sample would be the next to go.
+        # As if it were surer of what it stores: else each new sample would be the next to go.
         learner.memory.payload["entropy"] *= 0.5
-        kept = [sample and (*sample[:2], sample[2] / 2) for sample in kept]
+        stored = [sample and (*sample[:2], sample[2] / 2) for sample in stored]
         if step:
             entropy = learner._entropy(as_inputs(learner, kinds, step)).tolist()
         given = pictures(kinds, step)
@@ -160,13 +160,13 @@ def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, se
             (image.transpose(2, 0, 1).tobytes(), kind, h) for image, kind, h in zip(given, kinds, entropy, strict=True)
         ]
         for slot, sample in zip(plans[-1].named.tolist(), new, strict=True):
-            lying = kept[slot] if slot < 6 else sample
+            lying = stored[slot] if slot < 6 else sample
             if lying is None:
-                kept[slot] = sample
+                stored[slot] = sample
             elif slot < 6:
-                surest = min((other for other in kept if other and other[1] == lying[1]), key=lambda other: other[2])
-                kept[kept.index(surest)] = lying
-                kept[slot] = sample
+                surest = min((other for other in stored if other and other[1] == lying[1]), key=lambda other: other[2])
+                stored[stored.index(surest)] = lying
+                stored[slot] = sample
         memory = learner.memory
         lying_there = [
             (memory.images[slot].numpy().tobytes(), learner.classes[row], h)
@@ -175,7 +175,7 @@ def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, se
             )
             if row >= 0
         ]
-        expected = sorted(sample for sample in kept if sample is not None)
+        expected = sorted(sample for sample in stored if sample is not None)
         for found, wanted in zip(sorted(lying_there), expected, strict=True):
             assert found[:2] == wanted[:2]
             assert found[2] == pytest.approx(wanted[2])

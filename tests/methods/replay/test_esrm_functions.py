@@ -110,30 +110,30 @@ Sample = tuple[int, int, float]
 """Its number, its class row and its entropy."""
 
 
-def slow_replacement(kept: list[Sample | None], slots: list[int], new: list[Sample]) -> list[Sample]:
+def slow_replacement(stored: list[Sample | None], slots: list[int], new: list[Sample]) -> list[Sample]:
     """On the host, one after the other: the slot's class loses its sample of least entropy, the new one comes in."""
-    kept = list(kept)
+    stored = list(stored)
     for slot, sample in zip(slots, new, strict=True):
-        if slot == len(kept):
+        if slot == len(stored):
             continue
-        lying = kept[slot]
+        lying = stored[slot]
         if lying is None:
-            kept[slot] = sample
+            stored[slot] = sample
             continue
-        members = [other for other in kept if other is not None and other[1] == lying[1]]
-        kept[kept.index(min(members, key=lambda member: member[2]))] = sample
+        members = [other for other in stored if other is not None and other[1] == lying[1]]
+        stored[stored.index(min(members, key=lambda member: member[2]))] = sample
         # As the reservoir sees it, the slot it named holds the new sample from now on.
-        place = kept.index(sample)
-        kept[place], kept[slot] = kept[slot], kept[place]
-    return sorted(sample for sample in kept if sample is not None)
+        place = stored.index(sample)
+        stored[place], stored[slot] = stored[slot], stored[place]
+    return sorted(sample for sample in stored if sample is not None)
 
 
-def fast_replacement(kept: list[Sample | None], slots: list[int], new: list[Sample]) -> tuple[list[Sample], Tensor]:
+def fast_replacement(stored: list[Sample | None], slots: list[int], new: list[Sample]) -> tuple[list[Sample], Tensor]:
     """The same by `surest_replaced` and `SampleMemory.move`; images say a sample's number."""
-    memory = SampleMemory(State(), len(kept), 1)
+    memory = SampleMemory(State(), len(stored), 1)
     memory.add_payload("entropy", torch.float64)
-    rows = torch.full((len(kept),), EMPTY)
-    for slot, sample in enumerate(kept):
+    rows = torch.full((len(stored),), EMPTY)
+    for slot, sample in enumerate(stored):
         if sample is not None:
             memory.images[slot], rows[slot], memory.payload["entropy"][slot] = sample[0], sample[1], sample[2]
     numbers, classes, entropy = (list(column) for column in zip(*new, strict=True))
@@ -145,12 +145,12 @@ def fast_replacement(kept: list[Sample | None], slots: list[int], new: list[Samp
     memory.rows[:-1] = rows
     memory.move(written, source, torch.tensor(classes), chunk, given, torch.tensor(True))
     for slot, row in zip(slots, classes, strict=True):
-        if slot < len(kept):
+        if slot < len(stored):
             rows[slot] = row
     assert memory.rows.tolist() == [*rows.tolist(), EMPTY]
     left = [
         (int(memory.images[slot, 0, 0, 0]), int(rows[slot]), float(memory.payload["entropy"][slot]))
-        for slot in range(len(kept))
+        for slot in range(len(stored))
         if rows[slot] != EMPTY
     ]
     return sorted(left), memory.images[-1]
@@ -173,7 +173,7 @@ def memories(draw: st.DrawFn) -> tuple[list[Sample | None], list[int], list[Samp
 
 @settings(max_examples=200, deadline=None)
 @given(memories())
-def test_what_is_kept_is_what_a_loop_on_the_host_keeps(
+def test_what_is_stored_is_what_a_loop_on_the_host_stores(
     case: tuple[list[Sample | None], list[int], list[Sample]],
 ) -> None:
     fast, scrap = fast_replacement(*case)
@@ -182,9 +182,9 @@ def test_what_is_kept_is_what_a_loop_on_the_host_keeps(
 
 
 def test_two_new_samples_in_one_slot_both_count() -> None:
-    kept: list[Sample | None] = [(1, 0, 0.9), (2, 0, 0.1), (3, 1, 0.5)]
+    stored: list[Sample | None] = [(1, 0, 0.9), (2, 0, 0.1), (3, 1, 0.5)]
     # The first drives out sample 2 of its class 0; the second, named the slot where the first lies, the surest of 1.
-    fast, _ = fast_replacement(kept, [0, 0], [(4, 1, 0.7), (5, 2, 0.2)])
+    fast, _ = fast_replacement(stored, [0, 0], [(4, 1, 0.7), (5, 2, 0.2)])
     assert [sample[0] for sample in fast] == [1, 4, 5]
 
 

@@ -25,7 +25,7 @@ def make(backbone: ResNet, seed: int = 0, **options: Any) -> GDumb:
     return made
 
 
-def test_learning_keeps_the_images_as_they_are_and_nothing_else(small_resnet: ResNet) -> None:
+def test_learning_stores_the_images_as_they_are_and_nothing_else(small_resnet: ResNet) -> None:
     learner, images = make(small_resnet), pictures(KINDS)
     learner.learn(images, KINDS)
     learner.predict(images)
@@ -35,7 +35,7 @@ def test_learning_keeps_the_images_as_they_are_and_nothing_else(small_resnet: Re
     assert tensors["memory/rows"].tolist() == [0, 1, 2, -1, -1, -1]
 
 
-def test_the_answer_depends_on_memory_and_seed_alone(small_resnet: ResNet) -> None:
+def test_predictions_depend_on_memory_and_seed_alone(small_resnet: ResNet) -> None:
     asked, silent, other = make(small_resnet), make(small_resnet), make(small_resnet, seed=1)
     for step in range(3):
         for learner in (asked, silent, other):
@@ -46,7 +46,7 @@ def test_the_answer_depends_on_memory_and_seed_alone(small_resnet: ResNet) -> No
     assert not torch.equal(asked.predict(test), other.predict(test))
 
 
-def test_a_loaded_state_answers_as_the_one_saved_whatever_the_seed(small_resnet: ResNet) -> None:
+def test_a_loaded_state_predicts_as_the_one_saved_whatever_the_seed(small_resnet: ResNet) -> None:
     learner, twin = make(small_resnet), make(small_resnet, seed=7)
     learner.learn(pictures(KINDS), KINDS)
     twin.load_state(*learner.state())

@@ -54,11 +54,11 @@ class Stream:
     def teach_badly(self, kinds: list[int]) -> None:
         """A step whose loss is not finite, which nobody notices yet."""
         bias = self.learner.heads[-1].bias.rows
-        kept = bias.clone()
+        stored = bias.clone()
         bias.fill_(torch.inf)
         self.teach(kinds, counts=False)
         assert torch.isinf(bias).all()  # nothing was moved
-        bias.copy_(kept)
+        bias.copy_(stored)
 
     def require_true(self) -> None:
         """What the host says of the memory is so: every image was learnt, with that label; counts are those learnt."""

@@ -228,7 +228,7 @@ def test_experts_have_features_of_one_width_from_stages_of_their_own(small_resne
 
 
 @pytest.mark.parametrize(("test", "asked"), [("last", [3]), ("all", [0, 1, 2, 3])])
-def test_answers_are_likeness_to_means_of_the_memory_or_those_of_heads(
+def test_predictions_are_likeness_to_means_of_the_memory_or_those_of_heads(
     small_resnet: ResNet, test: str, asked: list[int]
 ) -> None:
     learner, images = teach(make(small_resnet, test=test)), pictures([0, 3], seed=60)
@@ -240,8 +240,8 @@ def test_answers_are_likeness_to_means_of_the_memory_or_those_of_heads(
     for row in range(5):
         slots = (learner.memory.places.rows == row).nonzero().flatten()
         for expert in asked:
-            kept = [learner._experts(learner.recalled(slot.view(1)))[expert][0].detach() for slot in slots]
-            mean = torch.stack([one / one.norm() for one in kept]).mean(0)
+            stored = [learner._experts(learner.recalled(slot.view(1)))[expert][0].detach() for slot in slots]
+            mean = torch.stack([one / one.norm() for one in stored]).mean(0)
             for i in range(2):
                 expected[i, row] += F.cosine_similarity(features[expert][i], mean, dim=0) / len(asked)
     assert torch.allclose(learner.predict(images).double(), expected, atol=1e-6)
@@ -251,7 +251,7 @@ def test_answers_are_likeness_to_means_of_the_memory_or_those_of_heads(
     assert torch.allclose(heads.predict(images).double().softmax(1), shares, atol=1e-6)
 
 
-def test_a_class_of_which_nothing_is_kept_cannot_win(small_resnet: ResNet) -> None:
+def test_a_class_of_which_nothing_is_stored_cannot_win(small_resnet: ResNet) -> None:
     learner = make(small_resnet, memory=1, replay=1, current=0)
     for kind in (0, 1, 0, 1):
         learner.learn(pictures([kind]), [kind])
@@ -279,7 +279,7 @@ def test_means_are_those_of_the_weights_and_the_memory_as_they_are(small_resnet:
     assert torch.equal(asked.predict(pictures([1, 2])), silent.predict(pictures([1, 2])))
 
 
-def test_it_learns_two_tasks_and_keeps_the_first(small_resnet: ResNet) -> None:
+def test_it_learns_two_tasks_and_stores_the_first(small_resnet: ResNet) -> None:
     learner = make(small_resnet, memory=30, replay=12, lr=3e-3)
     for kinds in TASKS:
         learner.boundary()

@@ -144,8 +144,8 @@ def test_later_chunks_of_a_later_task_mix_the_memory(small_resnet: ResNet) -> No
         slots = drawn["close_slots"]
         mixed.append((int(slots[a, 2 * k]), int(slots[b, 2 * k + 1]), float(drawn["close_weights"][k])))
     known = learner.memory.places.rows.tolist()
-    kept = learner.memory.images.double() / 255
-    images = torch.stack([(1 - w) * kept[one] + w * kept[two] for one, two, w in mixed])
+    stored = learner.memory.images.double() / 255
+    images = torch.stack([(1 - w) * stored[one] + w * stored[two] for one, two, w in mixed])
     labels = [
         known[one] if w == 0 or known[one] == known[two] else f"mixture {i}" for i, (one, two, w) in enumerate(mixed)
     ]
@@ -170,13 +170,13 @@ def test_samples_to_mix_are_of_the_classes_they_are_drawn_for(small_resnet: ResN
     learner = teach(make(small_resnet, memory=5), 2, steps=3)
     learner.boundary([5])  # met, and not in the memory
     slots, there = learner._draw_of_each(40)
-    kept = learner.memory.rows_in(torch.arange(5)).tolist()
-    assert there.tolist() == [row in kept for row in range(6)]
+    stored = learner.memory.rows_in(torch.arange(5)).tolist()
+    assert there.tolist() == [row in stored for row in range(6)]
     for row in range(6):
         drawn = learner.memory.rows_in(slots[row]).tolist()
-        assert set(drawn) == ({row} if row in kept else set(kept))
-        if row in kept:
-            assert set(slots[row].tolist()) == {slot for slot, held in enumerate(kept) if held == row}
+        assert set(drawn) == ({row} if row in stored else set(stored))
+        if row in stored:
+            assert set(slots[row].tolist()) == {slot for slot, held in enumerate(stored) if held == row}
 
 
 def test_its_gradient_reaches_every_weight(small_resnet: ResNet) -> None:

@@ -195,7 +195,7 @@ def test_running_statistics_are_copied_end_to_end() -> None:
     assert before[0] != 0
 
 
-def test_a_valid_step_keeps_what_it_made() -> None:
+def test_a_valid_step_stores_what_it_made() -> None:
     running = some()
     before = flattened(running)
     for tensor in running.values():

@@ -31,12 +31,12 @@ def insert(memory: SampleMemory, rows: list[int], random: torch.Generator, first
     """As a valid step does it; the payload, if there is one, is the number too."""
     insertion = memory.plan(rows, random)
     numbers = torch.arange(first, first + len(rows))
-    payload = {name: numbers.to(kept.dtype) for name, kept in memory.payload.items()}
+    payload = {name: numbers.to(stored.dtype) for name, stored in memory.payload.items()}
     memory.write(insertion.slots, torch.tensor(rows), numbered(first, len(rows)), payload, VALID)
     memory.commit(insertion)
 
 
-def kept_numbers(memory: SampleMemory) -> list[int]:
+def stored_numbers(memory: SampleMemory) -> list[int]:
     return memory.images[: len(memory), 0, 0, 0].tolist()
 
 
@@ -49,13 +49,13 @@ def filled_with(rows: list[int], capacity: int, seed: int = 0) -> SampleMemory:
 
 def test_the_first_samples_fill_the_slots_in_their_order() -> None:
     memory = filled_with([3, 1, 2], 5)
-    assert kept_numbers(memory) == [0, 1, 2]
+    assert stored_numbers(memory) == [0, 1, 2]
     assert memory.places.rows.tolist() == [3, 1, 2, EMPTY, EMPTY]
     assert (len(memory), memory.places.filled, memory.places.met) == (3, 3, 3)
 
 
 def test_sample_number_i_goes_to_a_slot_drawn_among_i_plus_1() -> None:
-    """By the rule as it is written down: floor(u * (i + 1)), kept if that is below the capacity."""
+    """By the rule as it is written down: floor(u * (i + 1)), stored if that is below the capacity."""
     memory, random, twin = made(3), torch.Generator().manual_seed(8), torch.Generator().manual_seed(8)
     slots = memory.plan([0] * 12, random).named.tolist()
     expected = [0, 1, 2]
@@ -65,7 +65,7 @@ def test_sample_number_i_goes_to_a_slot_drawn_among_i_plus_1() -> None:
     assert slots == expected
 
 
-def test_every_sample_is_kept_with_the_same_chance() -> None:
+def test_every_sample_is_stored_with_the_same_chance() -> None:
     """Chi-square over 1,500 seeded memories of 4 out of 20: each sample should be there in 300 of them."""
     runs, capacity, stream = 1_500, 4, 20
     counts = [0] * stream
@@ -73,7 +73,7 @@ def test_every_sample_is_kept_with_the_same_chance() -> None:
         memory, random = made(capacity), torch.Generator().manual_seed(seed)
         for first in range(0, stream, 5):
             insert(memory, [0] * 5, random, first)
-        for number in kept_numbers(memory):
+        for number in stored_numbers(memory):
             counts[number] += 1
     assert sum(counts) == runs * capacity
     expected, chance = runs * capacity / stream, capacity / stream
@@ -91,7 +91,7 @@ def test_every_sample_is_kept_with_the_same_chance() -> None:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=80, deadline=None, derandomize=True)
-def test_what_is_kept_does_not_depend_on_the_size_of_chunks(
+def test_what_is_stored_does_not_depend_on_the_size_of_chunks(
     rows: list[int], capacity: int, cuts: set[int], seed: int
 ) -> None:
     whole = filled_with(rows, capacity, seed)
@@ -100,11 +100,11 @@ def test_what_is_kept_does_not_depend_on_the_size_of_chunks(
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for first, last in itertools.pairwise(edges):
         insert(parts, rows[first:last], random, first)
-    assert kept_numbers(whole) == kept_numbers(parts)
+    assert stored_numbers(whole) == stored_numbers(parts)
     assert torch.equal(whole.places.rows, parts.places.rows)
     assert whole.places.met == parts.places.met == len(rows)
     for memory in (whole, parts):
-        numbers = kept_numbers(memory)
+        numbers = stored_numbers(memory)
         assert len(memory) == len(set(numbers)) == min(capacity, len(rows))
         # Image, class, payload and the device's own table belong together.
         assert memory.places.rows[: len(memory)].tolist() == [rows[number] for number in numbers]
@@ -123,7 +123,7 @@ def test_of_two_samples_in_one_slot_the_later_one_stays() -> None:
     memory.write(insertion.slots, torch.tensor([5, 6, 7, 8]), numbered(10, 4), {}, VALID)
     assert memory.places.rows.tolist() == [EMPTY]  # the host is told by `commit`
     memory.commit(insertion)
-    assert (kept_numbers(memory), memory.places.rows.tolist()) == ([13], [8])
+    assert (stored_numbers(memory), memory.places.rows.tolist()) == ([13], [8])
 
 
 def test_a_step_that_is_not_valid_writes_nothing() -> None:
@@ -239,7 +239,7 @@ def test_what_is_read_again_is_what_the_valid_steps_wrote(
     slots.pop(capacity, None)
     memory.reread()
     expected = [slots[slot] for slot in sorted(slots)]
-    assert kept_numbers(memory) == expected
+    assert stored_numbers(memory) == expected
     assert memory.payload["number"][: len(memory)].tolist() == expected
     assert memory.places.rows[: len(memory)].tolist() == [(n // chunk + n % chunk) % 3 for n in expected]
     assert memory.places.rows[len(memory) :].tolist() == [EMPTY] * (capacity - len(expected))
