@@ -1,4 +1,4 @@
-"""Losses found not to be finite only later, as on a GPU: what the host knows of the memory is corrected."""
+"""Losses found not to be finite only later, as on a GPU: what the host knows of the memory is made true again."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from every_method import METHODS
-from small_streams import pictures
 
 import prol
-from prol import registry
+from methods.every_method import METHODS
+from methods.small_streams import pictures
 from prol.backbones import ResNet
 from prol.engine.step import Later, LossWatch
-from prol.methods.replay.learner import ReplayLearner
 from prol.testing.stream import difference
+from prol.methods.replay.learner import ReplayLearner
 
 KINDS = [0, 1, 2]
-REPLAY = [name for name in METHODS if issubclass(registry.method(name), ReplayLearner)]
+
+REPLAY = [name for name, (_, options) in METHODS.items() if "replay" in options]
 
 
 class LateWatch(LossWatch):
@@ -54,11 +54,11 @@ class Stream:
     def teach_badly(self, kinds: list[int]) -> None:
         """A step whose loss is not finite, which nobody notices yet."""
         bias = self.learner.heads[-1].bias.rows
-        kept = bias.clone()
+        stored = bias.clone()
         bias.fill_(torch.inf)
         self.teach(kinds, counts=False)
         assert torch.isinf(bias).all()  # nothing was moved
-        bias.copy_(kept)
+        bias.copy_(stored)
 
     def require_true(self) -> None:
         """What the host says of the memory is so: every image was learnt, with that label; counts are those learnt."""
@@ -81,7 +81,7 @@ def test_a_bad_step_found_late_leaves_no_slot_without_its_image(small_resnet: Re
     stream = Stream(method, small_resnet, memory)
     stream.teach([0, 1])
     stream.teach_badly([2, 0, 1])
-    stream.teach([1, 2, 2])  # not found yet; it lands behind the hole
+    stream.teach([1, 2, 2])  # still not told; it lands behind the hole
     with pytest.raises(ValueError, match="in a chunk handed over before"):
         stream.teach([0, 0])
     stream.require_true()
@@ -94,7 +94,7 @@ def test_a_bad_step_found_late_leaves_no_slot_without_its_image(small_resnet: Re
 
 
 @pytest.mark.parametrize("method", ["er", "esrm"])
-def test_it_is_the_same_when_it_is_found_by_reading_the_state(small_resnet: ResNet, method: str) -> None:
+def test_it_is_the_same_when_it_is_told_by_reading_the_state(small_resnet: ResNet, method: str) -> None:
     stream = Stream(method, small_resnet, 7)
     stream.teach([0, 1, 1])
     stream.teach_badly([2, 0, 1])
@@ -107,7 +107,7 @@ def test_it_is_the_same_when_it_is_found_by_reading_the_state(small_resnet: ResN
     assert difference(stream.learner.state(), twin.state()) == ""
 
 
-def test_two_bad_steps_in_a_row_are_both_reported_and_both_undone(small_resnet: ResNet) -> None:
+def test_two_bad_steps_in_a_row_are_both_told_and_both_undone(small_resnet: ResNet) -> None:
     stream = Stream("er", small_resnet, 30)
     stream.teach([0, 1])
     stream.teach_badly([2, 0])

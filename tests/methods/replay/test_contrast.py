@@ -1,3 +1,5 @@
+"""Supervised contrast against slow transcriptions of its formulas."""
+
 from __future__ import annotations
 
 import math

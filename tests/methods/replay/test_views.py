@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import math
 
 import pytest
 import torch
@@ -14,18 +15,30 @@ from torch import Tensor
 
 from prol.methods.replay.views import (
     FULL,
+    MOST_VERSIONS,
     NUMBERS,
     PARTIAL,
+    Mixture,
     ViewKind,
     apply_views,
+    draw_beta,
     draw_views,
     greyed,
+    halves_mirrored,
     jittered,
+    mixed_cross_entropy,
+    mixed_images,
+    mixed_rows,
+    pseudo_classes,
     turned_hue,
+    versions,
+    with_halves_mirrored,
 )
 
 SIZE = 12
+
 CLOSE = {"rtol": 0, "atol": 1e-10}
+
 # torchvision weighs red with 0.2989 where Rec. 601 and this library have 0.299.
 GREY_CLOSE = {"rtol": 0, "atol": 3e-4}
 
@@ -207,3 +220,86 @@ def test_the_same_numbers_come_from_the_same_generator(kind: ViewKind) -> None:
     assert not torch.equal(drawn_from(kind, 50, seed=3), drawn_from(kind, 50, seed=4))
     assert drawn_from(kind, 0).shape == (0, NUMBERS)
     assert apply_views(kind, random_images(0), drawn_from(kind, 0)).shape == (0, 3, SIZE, SIZE)
+
+
+def test_versions_turn_halves_and_then_the_whole() -> None:
+    image = torch.tensor([[1.0, 2], [3, 4]]).expand(1, 3, 2, 2)
+    made = versions(image)[:, 0].tolist()
+    inner = [[[1, 2], [3, 4]], [[2, 1], [3, 4]], [[1, 2], [4, 3]], [[2, 1], [4, 3]]]
+    assert made[::4] == inner
+    assert made[:4] == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
+
+
+def test_a_half_is_turned_and_not_only_mirrored() -> None:
+    image = torch.arange(16.0).view(1, 1, 4, 4).expand(1, 3, 4, 4)
+    turned = versions(image)[4, 0]
+    assert turned.tolist() == [[7, 6, 5, 4], [3, 2, 1, 0], [8, 9, 10, 11], [12, 13, 14, 15]]
+
+
+@given(count=st.integers(1, MOST_VERSIONS), images=st.integers(1, 3), size=st.integers(2, 5))
+def test_no_pixel_is_lost_and_fewer_versions_are_the_first_ones(count: int, images: int, size: int) -> None:
+    given_images = torch.rand(images, 3, size, size, generator=torch.Generator().manual_seed(size))
+    made = versions(given_images, count)
+    assert torch.equal(made, versions(given_images)[: count * images])
+    assert torch.equal(made[:images], given_images)
+    pixels = given_images.flatten(2).sort(2).values.repeat(count, 1, 1)
+    assert torch.equal(made.flatten(2).sort(2).values, pixels)
+
+
+def test_all_versions_of_an_image_differ() -> None:
+    made = versions(torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(0)))
+    assert len({tuple(one.flatten().tolist()) for one in made}) == MOST_VERSIONS
+
+
+@given(rows=st.lists(st.integers(-20, 2000), min_size=1, max_size=6), count=st.integers(1, MOST_VERSIONS))
+def test_a_pseudo_class_is_a_class_and_a_version(rows: list[int], count: int) -> None:
+    numbers = pseudo_classes(torch.tensor(rows), count).tolist()
+    pairs = [(row, version) for version in range(count) for row in rows]
+    assert len(numbers) == len(pairs)
+    for i, one in enumerate(pairs):
+        assert all((numbers[i] == numbers[j]) == (one == other) for j, other in enumerate(pairs))
+
+
+def test_images_and_their_loss_are_mixed_by_weight() -> None:
+    random = torch.Generator().manual_seed(0)
+    images, others = torch.rand(2, 3, 3, 4, 4, generator=random, dtype=torch.float64)
+    logits = torch.randn(3, 5, generator=random, dtype=torch.float64)
+    rows, other_rows, weights = [0, 3, 4], [2, 3, 1], [0.0, 0.3, 0.75]
+    mixed = mixed_images(images, others, torch.tensor(weights, dtype=torch.float64))
+    whole = 0.0
+    for i, weight in enumerate(weights):
+        torch.testing.assert_close(mixed[i], (1 - weight) * images[i] + weight * others[i])
+        total = sum(math.exp(float(logit)) for logit in logits[i])
+        for share, row in ((1 - weight, rows[i]), (weight, other_rows[i])):
+            whole -= share * math.log(math.exp(float(logits[i, row])) / total)
+    found = mixed_cross_entropy(logits, torch.tensor(rows), torch.tensor(other_rows), torch.tensor(weights))
+    assert float(found) == pytest.approx(whole / 3)
+
+
+def test_a_mixture_of_two_classes_is_of_neither() -> None:
+    rows, others = torch.tensor([4, 4, 4, 2]), torch.tensor([4, 1, 1, 0])
+    assert mixed_rows(rows, others, torch.tensor([0.5, 0.5, 0.0, 0.1])).tolist() == [4, -2, 4, -4]
+
+
+def test_mixtures_are_put_end_to_end() -> None:
+    one = Mixture(*(torch.tensor([i]) for i in range(5)))
+    other = Mixture(*(torch.tensor([10 + i, 20 + i]) for i in range(5)))
+    parts = Mixture.together(one, other).parts()
+    assert [part.tolist() for part in parts.values()] == [[i, 10 + i, 20 + i] for i in range(5)]
+
+
+@pytest.mark.parametrize("alpha", [0.4, 1.0, 3.0])
+def test_weights_have_the_moments_of_their_distribution(alpha: float) -> None:
+    drawn = draw_beta(alpha, 20000, torch.Generator().manual_seed(1))
+    assert len(drawn) == 20000
+    assert 0 <= float(drawn.min()) <= float(drawn.max()) <= 1
+    assert float(drawn.mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(drawn.var()) == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.03)
+
+
+def test_each_half_is_mirrored_in_its_own_place() -> None:
+    line = torch.arange(6.0).expand(1, 3, 6, 6)
+    assert halves_mirrored(line)[0, 0, 0].tolist() == [2, 1, 0, 5, 4, 3]
+    assert torch.equal(halves_mirrored(halves_mirrored(line)), line)
+    doubled = with_halves_mirrored(line)
+    assert torch.equal(doubled, torch.cat([line, halves_mirrored(line)]))

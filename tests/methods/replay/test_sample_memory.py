@@ -1,4 +1,4 @@
-"""The bounded memory of samples: who is kept with which chance, where it lies, and what a bad step leaves."""
+"""The bounded memory of samples: who is stored with which probability, where, and what a bad step leaves."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.methods.replay.sample_memory import EMPTY, SampleMemory, with_classes_together, without_class
+from prol.methods.replay.sample_memory import EMPTY, SampleMemory, combine_samples, greedy_balance, remove_samples
+from prol.state import State
 
 VALID, INVALID = torch.tensor(True), torch.tensor(False)
 
 
 def made(capacity: int, size: int = 1) -> SampleMemory:
-    return SampleMemory(capacity, size, torch.device("cpu"))
+    return SampleMemory(State(), capacity, size)
 
 
 def numbered(first: int, count: int, size: int = 1) -> Tensor:
@@ -30,31 +31,31 @@ def insert(memory: SampleMemory, rows: list[int], random: torch.Generator, first
     """As a valid step does it; the payload, if there is one, is the number too."""
     insertion = memory.plan(rows, random)
     numbers = torch.arange(first, first + len(rows))
-    payload = {name: numbers.to(kept.dtype) for name, kept in memory.payload.items()}
+    payload = {name: numbers.to(stored.dtype) for name, stored in memory.payload.items()}
     memory.write(insertion.slots, torch.tensor(rows), numbered(first, len(rows)), payload, VALID)
     memory.commit(insertion)
 
 
-def kept_numbers(memory: SampleMemory) -> list[int]:
+def stored_numbers(memory: SampleMemory) -> list[int]:
     return memory.images[: len(memory), 0, 0, 0].tolist()
 
 
 def filled_with(rows: list[int], capacity: int, seed: int = 0) -> SampleMemory:
     memory = made(capacity)
-    memory.add_payload("number", (), torch.int64)
+    memory.add_payload("number", torch.int64)
     insert(memory, rows, torch.Generator().manual_seed(seed))
     return memory
 
 
 def test_the_first_samples_fill_the_slots_in_their_order() -> None:
     memory = filled_with([3, 1, 2], 5)
-    assert kept_numbers(memory) == [0, 1, 2]
+    assert stored_numbers(memory) == [0, 1, 2]
     assert memory.places.rows.tolist() == [3, 1, 2, EMPTY, EMPTY]
     assert (len(memory), memory.places.filled, memory.places.met) == (3, 3, 3)
 
 
 def test_sample_number_i_goes_to_a_slot_drawn_among_i_plus_1() -> None:
-    """By the rule as it is written down: floor(u * (i + 1)), kept if that is below the capacity."""
+    """By the rule as it is written down: floor(u * (i + 1)), stored if that is below the capacity."""
     memory, random, twin = made(3), torch.Generator().manual_seed(8), torch.Generator().manual_seed(8)
     slots = memory.plan([0] * 12, random).named.tolist()
     expected = [0, 1, 2]
@@ -64,7 +65,7 @@ def test_sample_number_i_goes_to_a_slot_drawn_among_i_plus_1() -> None:
     assert slots == expected
 
 
-def test_every_sample_is_kept_with_the_same_chance() -> None:
+def test_every_sample_is_stored_with_the_same_chance() -> None:
     """Chi-square over 1,500 seeded memories of 4 out of 20: each sample should be there in 300 of them."""
     runs, capacity, stream = 1_500, 4, 20
     counts = [0] * stream
@@ -72,7 +73,7 @@ def test_every_sample_is_kept_with_the_same_chance() -> None:
         memory, random = made(capacity), torch.Generator().manual_seed(seed)
         for first in range(0, stream, 5):
             insert(memory, [0] * 5, random, first)
-        for number in kept_numbers(memory):
+        for number in stored_numbers(memory):
             counts[number] += 1
     assert sum(counts) == runs * capacity
     expected, chance = runs * capacity / stream, capacity / stream
@@ -90,20 +91,20 @@ def test_every_sample_is_kept_with_the_same_chance() -> None:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=80, deadline=None, derandomize=True)
-def test_what_is_kept_does_not_depend_on_the_size_of_chunks(
+def test_what_is_stored_does_not_depend_on_the_size_of_chunks(
     rows: list[int], capacity: int, cuts: set[int], seed: int
 ) -> None:
     whole = filled_with(rows, capacity, seed)
     parts, random = made(capacity), torch.Generator().manual_seed(seed)
-    parts.add_payload("number", (), torch.int64)
+    parts.add_payload("number", torch.int64)
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for first, last in itertools.pairwise(edges):
         insert(parts, rows[first:last], random, first)
-    assert kept_numbers(whole) == kept_numbers(parts)
+    assert stored_numbers(whole) == stored_numbers(parts)
     assert torch.equal(whole.places.rows, parts.places.rows)
     assert whole.places.met == parts.places.met == len(rows)
     for memory in (whole, parts):
-        numbers = kept_numbers(memory)
+        numbers = stored_numbers(memory)
         assert len(memory) == len(set(numbers)) == min(capacity, len(rows))
         # Image, class, payload and the device's own table belong together.
         assert memory.places.rows[: len(memory)].tolist() == [rows[number] for number in numbers]
@@ -122,7 +123,7 @@ def test_of_two_samples_in_one_slot_the_later_one_stays() -> None:
     memory.write(insertion.slots, torch.tensor([5, 6, 7, 8]), numbered(10, 4), {}, VALID)
     assert memory.places.rows.tolist() == [EMPTY]  # the host is told by `commit`
     memory.commit(insertion)
-    assert (kept_numbers(memory), memory.places.rows.tolist()) == ([13], [8])
+    assert (stored_numbers(memory), memory.places.rows.tolist()) == ([13], [8])
 
 
 def test_a_step_that_is_not_valid_writes_nothing() -> None:
@@ -157,59 +158,58 @@ def test_draws_are_uniform() -> None:
     assert float((counts - 750).abs().max()) < 4.5 * deviation
 
 
-def test_a_state_is_taken_over_in_place() -> None:
-    memory = filled_with([0, 1, 2, 0, 1, 2, 2], 4)
-    tensors, meta = memory.state()
-    twin = made(4)
-    twin.add_payload("number", (), torch.int64)
+def saved(memory: SampleMemory) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    tensors = {name: tensor.clone() for name, tensor in memory._state.saved_tensors().items()}
+    return tensors, memory._state.saved_values()
+
+
+def test_a_state_is_loaded_in_place() -> None:
+    memory, twin = filled_with([0, 1, 2, 0, 1, 2, 2], 4), made(4)
+    twin.add_payload("number", torch.int64)
     buffers = [twin.images.data_ptr(), twin.rows.data_ptr(), twin.payload["number"].data_ptr()]
-    twin.load_state({name: tensor.clone() for name, tensor in tensors.items()}, meta)
+    tensors, values = saved(memory)
+    twin._state.load(tensors, values, 3)
     assert buffers == [twin.images.data_ptr(), twin.rows.data_ptr(), twin.payload["number"].data_ptr()]
     one, other = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
     for first in (20, 26):
         insert(memory, [3] * 6, one, first)
         insert(twin, [3] * 6, other, first)
-    for name, tensor in memory.state()[0].items():
-        assert torch.equal(tensor, twin.state()[0][name])
-    assert memory.state()[1] == twin.state()[1] == {"filled": 4, "met": 19}
+    for name, tensor in saved(memory)[0].items():
+        assert torch.equal(tensor, saved(twin)[0][name])
+    assert saved(memory)[1] == saved(twin)[1] == {"memory": {"filled": 4, "met": 19}}
     assert torch.equal(memory.rows, twin.rows)
     with pytest.raises(ValueError, match="a memory of 4 samples was saved, this one has 5"):
-        made(5).load_state(tensors, meta)
-
-
-def saved(memory: SampleMemory) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    tensors, meta = memory.state()
-    return {f"memory/{name}": tensor.clone() for name, tensor in tensors.items()}, {"memory": dict(meta)}
+        made(5)._state.load(tensors, values, 3)
 
 
 def test_without_a_class_the_others_move_up() -> None:
-    tensors, meta = saved(filled_with([2, 0, 1, 2, 1], 7))
-    assert without_class(tensors, meta, 1) == 2
+    tensors, values = saved(filled_with([2, 0, 1, 2, 1], 7))
+    assert remove_samples(tensors, values, 1) == "the 2 images stored of it"
     assert tensors["memory/rows"].tolist() == [1, 0, 1, *[EMPTY] * 4]
     assert tensors["memory/images"][:, 0, 0, 0].tolist() == [0, 1, 3, 0, 0, 0, 0]
     assert tensors["memory/number"].tolist() == [0, 1, 3, 0, 0, 0, 0]
-    assert meta["memory"] == {"filled": 3, "met": 5}
-    assert without_class(tensors, meta, 5) == 0
+    assert values["memory"] == {"filled": 3, "met": 5}
+    assert remove_samples(tensors, values, 5) == "the 0 images stored of it"
     assert tensors["memory/rows"].tolist() == [1, 0, 1, *[EMPTY] * 4]
 
 
-def test_classes_put_together_keep_their_images() -> None:
+def test_images_of_merged_classes_stay() -> None:
     for source, into, rows in ((0, 2, [1, 1, 0, 1, 0]), (2, 0, [0, 0, 1, 0, 1]), (1, 2, [1, 0, 1, 1, 1])):
-        tensors, _ = saved(filled_with([2, 0, 1, 2, 1], 6))
+        tensors, values = saved(filled_with([2, 0, 1, 2, 1], 6))
         images = tensors["memory/images"].clone()
-        with_classes_together(tensors, source, into)
+        combine_samples(tensors, values, source, into)
         assert tensors["memory/rows"].tolist() == [*rows, EMPTY]
         assert torch.equal(tensors["memory/images"], images)
 
 
 def test_bytes_are_those_of_images_and_payload() -> None:
     memory = made(5_000, 32)
-    assert (memory.stored().count, memory.stored().bytes) == (0, 0)
+    assert (memory.amount().count, memory.amount().bytes) == (0, 0)
     insertion = memory.plan([0] * 5_000, torch.Generator())
     memory.commit(insertion)
-    assert (memory.stored().count, memory.stored().bytes) == (5_000, 15_360_000)
-    memory.add_payload("logits", (100,), torch.float32)
-    assert memory.stored().bytes == 15_360_000 + 5_000 * 400  # the 2 MB of DER++
+    assert (memory.amount().count, memory.amount().bytes) == (5_000, 15_360_000)
+    memory.payload["logits"] = torch.zeros(5_001, 100)
+    assert memory.amount().bytes == 15_360_000 + 5_000 * 400  # the 2 MB of DER++
 
 
 @given(
@@ -224,7 +224,7 @@ def test_what_is_read_again_is_what_the_valid_steps_wrote(
 ) -> None:
     """The host counts on every step; some wrote nothing. Afterwards its table is the device's, without holes."""
     memory, random = made(capacity), torch.Generator().manual_seed(seed)
-    memory.add_payload("number", (), torch.int64)
+    memory.add_payload("number", torch.int64)
     slots: dict[int, int] = {}
     for step, valid in enumerate(good):
         rows = [(step + i) % 3 for i in range(chunk)]
@@ -239,10 +239,49 @@ def test_what_is_read_again_is_what_the_valid_steps_wrote(
     slots.pop(capacity, None)
     memory.reread()
     expected = [slots[slot] for slot in sorted(slots)]
-    assert kept_numbers(memory) == expected
+    assert stored_numbers(memory) == expected
     assert memory.payload["number"][: len(memory)].tolist() == expected
     assert memory.places.rows[: len(memory)].tolist() == [(n // chunk + n % chunk) % 3 for n in expected]
     assert memory.places.rows[len(memory) :].tolist() == [EMPTY] * (capacity - len(expected))
     assert memory.rows.tolist() == [*memory.places.rows.tolist(), EMPTY]
     assert not memory.images[len(memory) :].any()
     assert memory.places.met == chunk * sum(good)
+
+
+def balanced(rows: list[int], capacity: int, chunk: int, seed: int = 0) -> SampleMemory:
+    memory, random = SampleMemory(State(), capacity, 1, greedy_balance), torch.Generator().manual_seed(seed)
+    for start in range(0, len(rows), chunk):
+        memory.commit(memory.plan(rows[start : start + chunk], random))
+    return memory
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=60), st.integers(1, 20), st.integers(1, 7))
+def test_a_class_has_less_than_the_largest_only_where_it_had_no_more(rows: list[int], room: int, chunk: int) -> None:
+    places = balanced(rows, room, chunk).places
+    assert places.filled == min(len(rows), room)
+    assert places.met == len(rows)
+    counts = torch.bincount(places.rows[: places.filled], minlength=7)
+    for row in set(rows):
+        assert min(rows.count(row), int(counts.max()) - 1) <= counts[row] <= rows.count(row)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(1, 9))
+def test_the_size_of_chunks_does_not_matter(rows: list[int], chunk: int) -> None:
+    whole, parts = balanced(rows, 6, len(rows)), balanced(rows, 6, chunk)
+    assert torch.equal(whole.places.rows, parts.places.rows)
+
+
+def test_which_of_the_largest_class_goes_is_drawn() -> None:
+    gone = {int((balanced([0] * 8 + [1], 8, 9, seed).places.rows == 1).nonzero()) for seed in range(60)}
+    assert gone == set(range(8))
+
+
+def test_what_a_later_sample_of_the_chunk_displaces_is_not_written() -> None:
+    memory, random = SampleMemory(State(), 2, 1, greedy_balance), torch.Generator().manual_seed(1)
+    insertion = memory.plan([0, 0, 1, 2, 2], random)
+    images = torch.arange(1, 6, dtype=torch.uint8).view(5, 1, 1, 1).expand(5, 3, 1, 1)
+    memory.write(insertion.slots, torch.tensor([0, 0, 1, 2, 2]), images, {}, torch.tensor(True))
+    memory.commit(insertion)
+    row_of_image = {1: 0, 2: 0, 3: 1, 4: 2, 5: 2}
+    assert [row_of_image[int(image[0])] for image in memory.images[:2]] == memory.places.rows.tolist()
+    assert memory.rows[:2].tolist() == memory.places.rows.tolist()

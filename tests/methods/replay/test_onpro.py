@@ -1,3 +1,5 @@
+"""OnPro: its losses against the formulas image by image, class means, and mixtures."""
+
 from __future__ import annotations
 
 import math
@@ -6,17 +8,25 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import pictures, same_state
-from test_captured_operations import NothingRead
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_ocm import chunk, slow_loss, turned
 from torch import Tensor
 
 import prol
+from methods.small_streams import pictures
 from prol.backbones import ResNet
-from prol.methods.replay.onpro import OnPro
+from prol.methods.replay.onpro import (
+    OnPro,
+    chosen_pairs,
+    class_means,
+    pair_chances,
+    prototype_contrast,
+)
 from prol.methods.replay.views import CROP_GREY, apply_views
 
 SMALL = {"memory": 20, "replay": 6, "rotations": 3, "projection": 8, "close_pairs": 2}
+
 TASKS = ([0, 1, 2], [3, 4])
 
 
@@ -66,7 +76,7 @@ class Slow:
         return whole / len(found), {kind: (found[i] + found[i + count]) / 2 for i, kind in enumerate(kinds)}
 
     def memory_means(self) -> tuple[float, dict[int, Tensor]]:
-        images, rows = self.learner._recalled(self.drawn["mean_slots"]), self.drawn["mean_rows"].tolist()
+        images, rows = self.learner.recalled(self.drawn["mean_slots"]), self.drawn["mean_rows"].tolist()
         both = torch.cat([images, apply_views(CROP_GREY, images, self.drawn["mean_views"])])
         z = self.projected(self.learner.network.features(both, "batch"))
         return self.means(z[: len(rows)], z[len(rows) :], rows)
@@ -85,7 +95,7 @@ def require_losses(learner: OnPro, kinds: list[int], drawn: dict[str, Tensor], m
     expected["means"] = slow.means(z[: len(kinds)], z[count : count + len(kinds)], kinds)[0]
     if "labels" not in expected:
         expected["labels"] = float(F.cross_entropy(slow.logits(images), rows))
-    values, _ = learner._losses(images, rows, drawn)
+    values, _ = learner.losses(images, rows, drawn)
     assert values.keys() == expected.keys() | {"total"}
     for name, value in expected.items():
         assert float(values[name].detach()) == pytest.approx(value), name
@@ -95,7 +105,7 @@ def require_losses(learner: OnPro, kinds: list[int], drawn: dict[str, Tensor], m
 def test_the_first_chunk_is_learnt_alone(small_resnet: ResNet) -> None:
     learner = make(small_resnet)
     learner.boundary([0, 1, 2])
-    require_losses(learner, [0, 2, 2], learner._draw(torch.tensor([0, 2, 2])), {})
+    require_losses(learner, [0, 2, 2], learner.draw(torch.tensor([0, 2, 2])), {})
     assert not bool(learner.means.rows.any())
 
 
@@ -107,8 +117,8 @@ def test_the_memory_is_contrasted_from_then_on_and_gives_the_labels_of_later_tas
     if later:
         learner.boundary([3, 4])
     kinds = [3, 4] if later else [0, 2, 2]
-    drawn = learner._draw(torch.tensor(kinds))
-    slow, recalled, rows = Slow(learner, drawn), learner._recalled(drawn["slots"]), drawn["memory_rows"]
+    drawn = learner.draw(torch.tensor(kinds))
+    slow, recalled, rows = Slow(learner, drawn), learner.recalled(drawn["slots"]), drawn["memory_rows"]
     memory = {"all": slow.contrast(recalled, rows.tolist(), "memory_turned", new=False)[0]}
     memory["memory_means"], means = slow.memory_means()
     if later:
@@ -121,7 +131,7 @@ def test_the_memory_is_contrasted_from_then_on_and_gives_the_labels_of_later_tas
 
 def test_later_chunks_of_a_later_task_mix_the_memory(small_resnet: ResNet) -> None:
     learner = teach(make(small_resnet, replay=8, mix_chance=0.5), 2, steps=3)
-    drawn = learner._draw(torch.tensor([3, 4]))
+    drawn = learner.draw(torch.tensor([3, 4]))
     assert [len(drawn[name]) for name in ("slots", "close_weights", "views")] == [6, 2, 8]
     slow = Slow(learner, drawn)
     # Which pairs of classes: as chances over all pairs say, found by going through them one by one.
@@ -134,8 +144,8 @@ def test_later_chunks_of_a_later_task_mix_the_memory(small_resnet: ResNet) -> No
         slots = drawn["close_slots"]
         mixed.append((int(slots[a, 2 * k]), int(slots[b, 2 * k + 1]), float(drawn["close_weights"][k])))
     known = learner.memory.places.rows.tolist()
-    kept = learner.memory.images.double() / 255
-    images = torch.stack([(1 - w) * kept[one] + w * kept[two] for one, two, w in mixed])
+    stored = learner.memory.images.double() / 255
+    images = torch.stack([(1 - w) * stored[one] + w * stored[two] for one, two, w in mixed])
     labels = [
         known[one] if w == 0 or known[one] == known[two] else f"mixture {i}" for i, (one, two, w) in enumerate(mixed)
     ]
@@ -160,55 +170,22 @@ def test_samples_to_mix_are_of_the_classes_they_are_drawn_for(small_resnet: ResN
     learner = teach(make(small_resnet, memory=5), 2, steps=3)
     learner.boundary([5])  # met, and not in the memory
     slots, there = learner._draw_of_each(40)
-    kept = learner.memory.rows_in(torch.arange(5)).tolist()
-    assert there.tolist() == [row in kept for row in range(6)]
+    stored = learner.memory.rows_in(torch.arange(5)).tolist()
+    assert there.tolist() == [row in stored for row in range(6)]
     for row in range(6):
         drawn = learner.memory.rows_in(slots[row]).tolist()
-        assert set(drawn) == ({row} if row in kept else set(kept))
-        if row in kept:
-            assert set(slots[row].tolist()) == {slot for slot, held in enumerate(kept) if held == row}
+        assert set(drawn) == ({row} if row in stored else set(stored))
+        if row in stored:
+            assert set(slots[row].tolist()) == {slot for slot, held in enumerate(stored) if held == row}
 
 
 def test_its_gradient_reaches_every_weight(small_resnet: ResNet) -> None:
     learner = teach(make(small_resnet), 2)
     images, rows = chunk([3, 4])
-    learner._live = [head.trained() for head in learner.heads]
-    values, _ = learner._losses(images, rows, learner._draw(rows))
-    leaves = [*learner._trained().values(), *(part.leaf for part in learner._live[0].values())]
+    learner.live = [head.trained() for head in learner.heads]
+    values, _ = learner.losses(images, rows, learner.draw(rows))
+    leaves = [*learner.trained().values(), *(part.leaf for part in learner.live[0].values())]
     assert all(bool(slope.any()) for slope in torch.autograd.grad(values["total"], leaves))
-
-
-def test_a_step_holds_nothing_that_a_graph_cannot(small_resnet: ResNet) -> None:
-    for tasks in (1, 2):
-        learner = teach(make(small_resnet), tasks)
-        images, rows = chunk(TASKS[tasks - 1])
-        drawn = learner._draw(rows) | {"new_slots": torch.arange(len(rows))}
-        assert ("close_slots" in drawn) == (tasks == 2)
-        learner._names, layout = tuple(drawn), learner._layout()
-        with NothingRead():
-            learner._one_step((255 * images).to(torch.uint8), *drawn.values(), rows)
-        assert learner._layout() == layout
-
-
-def test_a_learner_with_another_seed_goes_on_to_the_bit(small_resnet: ResNet) -> None:
-    for tasks, steps in ((1, 1), (2, 1), (2, 2)):
-        learner, twin = teach(make(small_resnet), tasks, steps), teach(make(small_resnet, seed=7), 3 - tasks)
-        twin.load_state(*learner.state())
-        for one in (learner, twin):
-            one.learn(pictures([0, 1]), [0, 1])
-            one.boundary([5])
-            one.learn(pictures([5, 0]), [5, 0])
-        assert same_state(learner, twin)
-
-
-@pytest.mark.parametrize("kinds", [[3, 0], [3, 7]], ids=["known", "unseen"])
-def test_a_loss_that_is_not_finite_changes_nothing(small_resnet: ResNet, kinds: list[int]) -> None:
-    learner = teach(make(small_resnet), 2)
-    learner.heads[0].bias.rows[1] = torch.inf
-    twin = learner.clone()
-    with pytest.raises(ValueError, match="not finite"):
-        learner.learn(pictures(kinds), kinds)
-    assert same_state(learner, twin)
 
 
 @pytest.mark.parametrize("options", [{"memory": 1, "rotations": 1}, {"memory": 3, "close_pairs": 2}, {"replay": 1}])
@@ -230,8 +207,8 @@ def test_a_class_taken_out_takes_its_mean_along(small_resnet: ResNet) -> None:
     learner.learn(pictures([3, 0]), [3, 0])
 
 
-def test_steps_go_down(small_resnet: ResNet) -> None:
-    learner = make(small_resnet, lr=2e-3)
+def test_steps_go_down() -> None:
+    learner = make(ResNet(4, size=16), lr=2e-3)
     for kinds in TASKS:
         learner.boundary(kinds)
         totals = []
@@ -241,27 +218,81 @@ def test_steps_go_down(small_resnet: ResNet) -> None:
         assert sum(totals[-5:]) < 0.95 * sum(totals[1:6])
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"close_pairs": -1}, "close_pairs must be at least 0, got -1"),
-        ({"mix_chance": 1.5}, "mix_chance must be from 0 to 1"),
-        ({"close_beta": 0.0}, "close_beta must be a finite number above 0"),
-        ({"scale": 0.0}, "scale must be a finite number above 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(small_resnet: ResNet, options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        make(small_resnet, **options)
-
-
-def test_it_keeps_every_promise() -> None:
-    learner = make(ResNet(2, size=16), memory=6, replay=4, rotations=1, close_pairs=1)
-    results = prol.check_learner(learner)
-    assert [result.name for result in results if result.outcome != "passed"] == ["nothing_outlives_its_step"]
-
-
 def test_constants_are_those_of_its_authors(small_resnet: ResNet) -> None:
     o = prol.create("onpro", small_resnet).options
     assert (o.lr, o.temperature, o.prototype_temperature, o.scale, o.rotations) == (5e-4, 0.07, 0.5, 1.0, 16)
     assert (o.close_pairs, o.close_beta, o.mix_chance, o.mix_most) == (7, 0.4, 0.2, 0.6)
+
+
+CLASSES = 5
+
+
+def unit(count: int, width: int, seed: int) -> Tensor:
+    random = torch.Generator().manual_seed(seed)
+    return F.normalize(torch.randn(count, width, generator=random, dtype=torch.float64))
+
+
+def slow_prototype_loss(plain: Tensor, viewed: Tensor, rows: list[int], temperature: float) -> float:
+    kinds = sorted(set(rows))
+    means = []
+    for z in (plain, viewed):
+        for kind in kinds:
+            total = sum(z[i] for i, row in enumerate(rows) if row == kind)
+            means.append(total / total.norm())
+    whole, count = 0.0, len(means)
+    for i in range(count):
+        others = {j: math.exp(float(means[i] @ means[j]) / temperature) for j in range(count) if j != i}
+        whole -= math.log(others[(i + len(kinds)) % count] / sum(others.values()))
+    return whole / count
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.lists(st.integers(0, CLASSES - 1), min_size=1, max_size=8), seed=st.integers(0, 99))
+def test_the_loss_is_its_formula_over_the_classes_that_are_there(rows: list[int], seed: int) -> None:
+    plain, viewed = unit(len(rows), 6, seed).requires_grad_(), unit(len(rows), 6, seed + 100)
+    (one, there), (other, _) = (class_means(z, torch.tensor(rows), CLASSES) for z in (plain, viewed))
+    loss = prototype_contrast(one, other, there, 0.5)
+    assert there.nonzero().flatten().tolist() == sorted(set(rows))
+    assert float(loss.detach()) == pytest.approx(slow_prototype_loss(plain.detach(), viewed, rows, 0.5), abs=1e-9)
+    (slope,) = torch.autograd.grad(loss, plain)
+    assert bool(slope.isfinite().all())
+    assert bool((slope.abs().sum(1) > 0).all()) == (len(set(rows)) > 1)
+
+
+def test_close_classes_are_paired_more_often() -> None:
+    means = F.normalize(torch.tensor([[1.0, 0], [1, 0.1], [0, 1], [-1, 0]], dtype=torch.float64))
+    there = torch.tensor([True, True, True, False])
+    chances = pair_chances(means, there)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    shares = [math.exp(1 / float((means[i] - means[j]).norm())) for i, j in pairs]
+    for (i, j), share in zip(pairs, shares, strict=True):
+        assert float(chances[i, j] + chances[j, i]) == pytest.approx(share / sum(shares))
+    assert float(chances.diagonal().sum()) == float(chances[3].sum()) == float(chances[:, 3].sum()) == 0
+
+
+def test_means_that_coincide_or_are_not_known_have_finite_chances() -> None:
+    means = torch.tensor([[1.0, 0], [1, 0], [0, 0], [0, 0]])
+    chances = pair_chances(means, torch.ones(4, dtype=torch.bool))
+    assert float(chances.sum()) == pytest.approx(1)
+    assert float(chances[0, 1]) == pytest.approx(0.5)
+    unknown = pair_chances(means[[0, 2, 3]], torch.ones(3, dtype=torch.bool))
+    assert unknown.tolist() == [[0 if i == j else pytest.approx(1 / 6) for j in range(3)] for i in range(3)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shares=st.lists(st.sampled_from([0.0, 1e-12, 0.3, 5.0]), min_size=9, max_size=9).filter(any),
+    numbers=st.tuples(*[st.floats(0, 1, exclude_max=True)] * 2),
+)
+def test_only_pairs_with_a_chance_are_chosen(shares: list[float], numbers: tuple[float, float]) -> None:
+    chances = torch.tensor(shares, dtype=torch.float64).view(3, 3)
+    first, second = chosen_pairs(chances, torch.tensor([numbers], dtype=torch.float64))
+    assert float(chances[first, second]) > 0
+
+
+def test_pairs_are_chosen_as_often_as_their_chances_say() -> None:
+    chances = torch.tensor([[0.0, 0.5, 0.1], [0.1, 0.0, 0.0], [0.05, 0.25, 0.0]], dtype=torch.float64)
+    even = (torch.arange(200, dtype=torch.float64) + 0.5) / 200
+    first, second = chosen_pairs(chances, torch.cartesian_prod(even, even))
+    counts = torch.bincount(3 * first + second, minlength=9).view(3, 3) / 200**2
+    torch.testing.assert_close(counts.double(), chances, atol=0.005, rtol=0)

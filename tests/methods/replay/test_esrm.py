@@ -1,4 +1,4 @@
-"""ESRM: its loss against loops, what it keeps, and what its passes leave alone."""
+"""ESRM: its loss against loops, what it stores, and what its passes leave alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import changed, pictures, same_state, tensors
 from torch import Tensor
 
 import prol
+from methods.small_streams import changed, pictures, tensors
 from prol.backbones import ResNet
 from prol.engine.similarity import unit
 from prol.methods.replay.esrm import ESRM, group_contrast
@@ -53,20 +53,20 @@ def slow_group_contrast(projected: Tensor, rows: list[int], unsure: list[bool]) 
 
     count = len(unsure)
     high, low = ([i for i in range(count) if unsure[i] is wanted] for wanted in (True, False))
-    new, kept = list(range(count)), list(range(count, len(rows)))
+    new, stored = list(range(count)), list(range(count, len(rows)))
     total = 0.0
-    for first, second in ((high, low), (low, high), (new, kept), (kept, new)):
+    for first, second in ((high, low), (low, high), (new, stored), (stored, new)):
         (a, a_rows), (b, b_rows) = group(first), group(second)
         total += slow_contrast(a, b, a_rows, b_rows)
     return total
 
 
-@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("stored", [0, 3])
 @pytest.mark.parametrize("unsure", [[True, False, True, False], [False] * 4])
-def test_four_contrasts_are_summed_and_those_with_an_empty_side_are_zero(kept: int, unsure: list[bool]) -> None:
+def test_four_contrasts_are_summed_and_those_with_an_empty_side_are_zero(stored: int, unsure: list[bool]) -> None:
     generator = torch.Generator().manual_seed(0)
-    projected = unit(torch.randn(4 + kept, 3, dtype=torch.float64, generator=generator))
-    rows = [0, 0, 1, 1, 1, 0, 2][: 4 + kept]
+    projected = unit(torch.randn(4 + stored, 3, dtype=torch.float64, generator=generator))
+    rows = [0, 0, 1, 1, 1, 0, 2][: 4 + stored]
     found = group_contrast(projected, torch.tensor(rows), torch.tensor(unsure))
     assert float(found) == pytest.approx(slow_group_contrast(projected, rows, unsure), abs=1e-9)
 
@@ -76,16 +76,16 @@ def test_the_total_is_the_sum_of_its_terms_as_written(small_resnet: ResNet) -> N
     teach(learner, 0, 3)
     images, rows = as_inputs(learner, [0, 1, 1, 0]), torch.tensor([0, 1, 1, 0])
     with torch.no_grad():
-        drawn = learner._draw(rows)
-        before = {name: tensor.clone() for name, tensor in learner._running().items()}
+        drawn = learner.draw(rows)
+        before = {name: tensor.clone() for name, tensor in learner.running().items()}
 
-        entropy = [float(-(p * p.log()).sum()) for p in learner._logits(learner._features(images, "eval")).softmax(1)]
+        entropy = [float(-(p * p.log()).sum()) for p in learner.logits(learner.features(images, "eval")).softmax(1)]
         middle = sorted(entropy)[1]
         together = torch.cat([images, learner.memory.images[drawn["slots"]].double() / 255])
         classes = [*rows.tolist(), *learner.memory.places.rows[drawn["slots"]].tolist()]
-        viewed = learner._logits(learner._features(apply_views(FULL, together, drawn["views"]), "batch"))
-        features = learner._features(together, "batch")
-        clean = learner._logits(features)
+        viewed = learner.logits(learner.features(apply_views(FULL, together, drawn["views"]), "batch"))
+        features = learner.features(together, "batch")
+        clean = learner.logits(features)
         projected = F.normalize(learner.extras["projector"](features))
         expected = 0.0
         for i, row in enumerate(classes):
@@ -95,8 +95,8 @@ def test_the_total_is_the_sum_of_its_terms_as_written(small_resnet: ResNet) -> N
             expected += (16 * divergence - said) / len(classes)
         expected += 0.5 * slow_group_contrast(projected, classes, [value > middle for value in entropy])
 
-        assert all(torch.equal(tensor, before[name]) for name, tensor in learner._running().items())
-        values, payload = learner._losses(images, rows, drawn)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in learner.running().items())
+        values, payload = learner.losses(images, rows, drawn)
         assert float(values["total"]) == pytest.approx(expected, rel=1e-9)
         assert payload["entropy"].tolist() == pytest.approx(entropy)
 
@@ -106,15 +106,15 @@ def test_running_statistics_move_by_the_views_and_then_by_the_images_as_they_are
     teach(learner, 0, 2)
     twin, random = learner.clone(), learner.random.get_state()
     kinds = [1, 0, 1, 0]
-    drawn = twin._draw(torch.tensor([1, 0, 1, 0]))
+    drawn = twin.draw(torch.tensor([1, 0, 1, 0]))
     with torch.no_grad():
-        together = torch.cat([as_inputs(twin, kinds), twin._recalled(drawn["slots"])])
-        twin._features(apply_views(FULL, together, drawn["views"]))
-        twin._features(together)
+        together = torch.cat([as_inputs(twin, kinds), twin.recalled(drawn["slots"])])
+        twin.features(apply_views(FULL, together, drawn["views"]))
+        twin.features(together)
     assert torch.equal(random, learner.random.get_state())
     learner.learn(pictures(kinds, 9), kinds)
-    expected = twin._running()
-    for name, tensor in learner._running().items():
+    expected = twin.running()
+    for name, tensor in learner.running().items():
         assert torch.allclose(tensor, expected[name], atol=1e-12), name
 
 
@@ -135,8 +135,8 @@ def test_a_detached_teacher_changes_the_step_but_not_the_loss(small_resnet: ResN
     assert not torch.equal(*(learner.network.trained()["conv.weight"] for learner in learnt))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, seed: int, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_the_memory_stores_what_a_loop_on_the_host_stores(small_resnet: ResNet, seed: int, monkeypatch: Any) -> None:
     learner, plans = make(small_resnet, seed=seed), []
     plan = learner.memory.plan
 
@@ -145,12 +145,12 @@ def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, se
         return plans[-1]
 
     monkeypatch.setattr(learner.memory, "plan", recorded)
-    kept: list[tuple[bytes, int, float] | None] = [None] * 6
+    stored: list[tuple[bytes, int, float] | None] = [None] * 6
     for step in range(7):
         kinds = [(step + i) % 2 for i in range(6)]
-        # As if it were surer of what it keeps: else each new sample would be the next to go.
+        # As if it were surer of what it stores: else each new sample would be the next to go.
         learner.memory.payload["entropy"] *= 0.5
-        kept = [sample and (*sample[:2], sample[2] / 2) for sample in kept]
+        stored = [sample and (*sample[:2], sample[2] / 2) for sample in stored]
         if step:
             entropy = learner._entropy(as_inputs(learner, kinds, step)).tolist()
         given = pictures(kinds, step)
@@ -161,13 +161,13 @@ def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, se
             (image.transpose(2, 0, 1).tobytes(), kind, h) for image, kind, h in zip(given, kinds, entropy, strict=True)
         ]
         for slot, sample in zip(plans[-1].named.tolist(), new, strict=True):
-            lying = kept[slot] if slot < 6 else sample
+            lying = stored[slot] if slot < 6 else sample
             if lying is None:
-                kept[slot] = sample
+                stored[slot] = sample
             elif slot < 6:
-                surest = min((other for other in kept if other and other[1] == lying[1]), key=lambda other: other[2])
-                kept[kept.index(surest)] = lying
-                kept[slot] = sample
+                surest = min((other for other in stored if other and other[1] == lying[1]), key=lambda other: other[2])
+                stored[stored.index(surest)] = lying
+                stored[slot] = sample
         memory = learner.memory
         lying_there = [
             (memory.images[slot].numpy().tobytes(), learner.classes[row], h)
@@ -176,7 +176,7 @@ def test_the_memory_keeps_what_a_loop_on_the_host_keeps(small_resnet: ResNet, se
             )
             if row >= 0
         ]
-        expected = sorted(sample for sample in kept if sample is not None)
+        expected = sorted(sample for sample in stored if sample is not None)
         for found, wanted in zip(sorted(lying_there), expected, strict=True):
             assert found[:2] == wanted[:2]
             assert found[2] == pytest.approx(wanted[2])
@@ -197,42 +197,8 @@ def test_entropies_are_taken_anew_when_a_task_begins_and_move_no_statistics(smal
     }
     fresh = make(small_resnet)
     fresh.load_state(before, {"classes": [0, 1], "method": learner.state()[1]["method"]})
-    one_by_one = [float(fresh._entropy(fresh._recalled(torch.tensor([slot])))) for slot in range(6)]
+    one_by_one = [float(fresh._entropy(fresh.recalled(torch.tensor([slot])))) for slot in range(6)]
     assert tensors(learner)["memory/entropy"].tolist() == pytest.approx(one_by_one)
-
-
-def test_a_bad_loss_changes_nothing(small_resnet: ResNet) -> None:
-    learner = make(small_resnet)
-    teach(learner, 0, 3)
-    learner.network.model.conv.weight.data[0, 0, 0, 0] = torch.inf
-    before = learner.state()
-    with pytest.raises(ValueError, match="not finite"):
-        learner.learn(pictures([0, 1]), [0, 1])
-    after = learner.state()
-    assert after[1] == before[1]
-    assert all(torch.equal(after[0][name], tensor) for name, tensor in before[0].items())
-
-
-def test_a_twin_made_in_the_second_task_goes_on_alike(small_resnet: ResNet) -> None:
-    learner = make(small_resnet)
-    learner.boundary()
-    teach(learner, 0, 4)
-    learner.boundary()
-    teach(learner, 4, 1)
-    twin = learner.clone()
-    for one in (learner, twin):
-        teach(one, 5, 2)
-        one.boundary()
-        teach(one, 2, 1)
-    assert same_state(learner, twin)
-
-
-def test_single_images_of_one_class_and_a_memory_of_one(small_resnet: ResNet) -> None:
-    learner = make(small_resnet, memory=1, replay=3)
-    for step in range(4):
-        learner.learn(pictures([0], step), ["only"])
-    learner.learn(pictures([0, 1, 1], 7), ["only", "other", "other"])
-    assert learner.predict(pictures([0, 1])).isfinite().all()
 
 
 def test_the_projector_and_the_entropies_are_counted(small_resnet: ResNet) -> None:
@@ -241,14 +207,3 @@ def test_the_projector_and_the_entropies_are_counted(small_resnet: ResNet) -> No
     trunk, heads = sum(p.numel() for p in learner.network.trained().values()), 2 * (small_resnet.width + 1)
     assert learner.footprint().trained_now.count == trunk + heads + 5 * small_resnet.width + 5
     assert learner.footprint().samples_stored.bytes == 6 * (3 * 16 * 16 + 8)
-
-
-@pytest.mark.parametrize(("option", "value"), [("projection", 0), ("contrast", -1.0), ("contrast", math.inf)])
-def test_dials_that_make_no_sense_are_refused(small_resnet: ResNet, option: str, value: float) -> None:
-    with pytest.raises(ValueError, match=option):
-        make(small_resnet, **{option: value})
-
-
-def test_it_keeps_every_promise(small_resnet: ResNet) -> None:
-    results = prol.check_learner(make(small_resnet))
-    assert {r.name for r in results if r.outcome == "passed"} == set(CHECKS) - {"nothing_outlives_its_step"}

@@ -34,14 +34,14 @@ def images_of(labels: Sequence[str], seed: int) -> Any:
 
 
 @dataclass
-class Kept:
+class StoredSample:
     image: Tensor
     row: int
     logits: Tensor
 
 
 class PlainReplay:
-    """A network of nn modules, a linear layer, torch's AdamW, and a dict from slots to what is kept."""
+    """A network of nn modules, a linear layer, torch's AdamW, and a dict from slots to what is stored."""
 
     def __init__(self, learner: ReplayLearner) -> None:
         self.network = PlainResNet(learner.backbone.stem_width).double().train()
@@ -54,7 +54,7 @@ class PlainReplay:
             self.head.bias.copy_(learner.heads[0].bias.rows)
         everything = [*self.network.parameters(), *self.head.parameters()]
         self.optimiser = torch.optim.AdamW(everything, lr=o.lr, weight_decay=o.weight_decay, betas=(0.9, 0.999))
-        self.kept: dict[int, Kept] = {}
+        self.stored: dict[int, StoredSample] = {}
 
     def logits(self, images: Tensor) -> Tensor:
         return self.head(self.network(images))
@@ -63,7 +63,7 @@ class PlainReplay:
         """Images and class rows, none where there is no slot."""
         if not len(slots):
             return torch.zeros(0, 3, 16, 16, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
-        found = [self.kept[slot] for slot in slots.tolist()]
+        found = [self.stored[slot] for slot in slots.tolist()]
         return torch.stack([one.image for one in found]), torch.tensor([one.row for one in found])
 
     def go_down(self, loss: Tensor) -> None:
@@ -74,14 +74,14 @@ class PlainReplay:
     def keep(self, slots: Sequence[int], images: Tensor, rows: Tensor, logits: Tensor) -> None:
         """One after the other, so that a later one in the same slot stays."""
         for i, slot in enumerate(slots):
-            self.kept[slot] = Kept(images[i], int(rows[i]), logits[i].detach().clone())
+            self.stored[slot] = StoredSample(images[i], int(rows[i]), logits[i].detach().clone())
 
 
-def foretold(learner: ReplayLearner, labels: Sequence[str]) -> tuple[dict[str, Tensor], list[int]]:
+def upcoming_draw(learner: ReplayLearner, labels: Sequence[str]) -> tuple[dict[str, Tensor], list[int]]:
     """What the learner is about to draw for its step, and the slots that it will name for the chunk."""
     twin = learner.clone()
     rows = torch.tensor([learner.row_of[label] for label in labels])
-    drawn = twin._draw(rows)
+    drawn = twin.draw(rows)
     return drawn, twin.memory.plan(rows.tolist(), twin.random).named.tolist()
 
 
@@ -91,7 +91,7 @@ def as_tensors(learner: Learner, labels: Sequence[str], images: Any) -> tuple[Te
 
 
 def require_alike(learner: ReplayLearner, plain: PlainReplay, close: float = 1e-8) -> None:
-    """Weights, head, running statistics, and what is kept."""
+    """Weights, head, running statistics, and what is stored."""
     for name, parameter in plain.network.weights().items():
         torch.testing.assert_close(learner.network.trained()[name].detach(), parameter.detach(), rtol=0, atol=close)
     for name, buffer in plain.network.running().items():
@@ -100,8 +100,8 @@ def require_alike(learner: ReplayLearner, plain: PlainReplay, close: float = 1e-
     torch.testing.assert_close(head.weight.rows, plain.head.weight.detach(), rtol=0, atol=close)
     torch.testing.assert_close(head.bias.rows, plain.head.bias.detach(), rtol=0, atol=close)
     capacity = learner.memory.capacity
-    kept = {slot: one for slot, one in plain.kept.items() if slot < capacity}
-    assert len(learner.memory) == len(kept)
-    for slot, one in kept.items():
+    stored = {slot: one for slot, one in plain.stored.items() if slot < capacity}
+    assert len(learner.memory) == len(stored)
+    for slot, one in stored.items():
         assert int(learner.memory.places.rows[slot]) == one.row
         assert torch.equal(learner.memory.images[slot], (one.image * 255).round().to(torch.uint8))
