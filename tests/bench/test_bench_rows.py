@@ -60,7 +60,7 @@ def test_a_step_that_fails_leaves_its_error_and_the_others_continue(vit: ViT, mo
     def out_of_memory(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(NCM, "_learn", out_of_memory)
+    monkeypatch.setattr(NCM, "update", out_of_memory)
     rows = list(speed([MethodSpec("ncm"), PROL], vit, [2], [2], Workload(4), QUICK))
     assert [row.get("error") for row in rows] == ["OutOfMemoryError: CUDA out of memory"] * 2 + [None, None]
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from prol.backbones import ResNet
 from prol.methods.replay.derpp import DERPP, logit_distance
 from prol.methods.replay.views import PARTIAL, apply_views
-from prol.testing.learner_checks import CHECKS
 
 
 def random_tensor(*shape: int, seed: int) -> Tensor:

@@ -17,7 +17,6 @@ from prol.engine.similarity import unit
 from prol.methods.replay.esrm import ESRM, group_contrast
 from prol.methods.replay.sample_memory import Insertion
 from prol.methods.replay.views import FULL, apply_views
-from prol.testing.learner_checks import CHECKS
 
 SMALL = {"memory": 6, "replay": 4, "projection": 5}
 

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import prol
 from methods.small_streams import pictures
 from prol.backbones import ResNet
-from prol.testing.stream import difference
 from prol.methods.replay.gdumb import GDumb, GDumbOptions, MemoryNetwork, descend, rates
+from prol.testing.stream import difference
 
 KINDS = [0, 1, 2]
 

@@ -13,8 +13,8 @@ from methods.every_method import METHODS
 from methods.small_streams import pictures
 from prol.backbones import ResNet
 from prol.engine.step import Later, LossWatch
-from prol.testing.stream import difference
 from prol.methods.replay.learner import ReplayLearner
+from prol.testing.stream import difference
 
 KINDS = [0, 1, 2]
 

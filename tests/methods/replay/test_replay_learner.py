@@ -18,10 +18,10 @@ from methods.device_reads import NothingRead
 from methods.small_streams import pictures
 from prol import registry
 from prol.backbones import ResNet
-from prol.testing.learner_checks import CHECKS
-from prol.testing.stream import difference
 from prol.methods.replay.learner import ReplayLearner, flattened, restore_unless
 from prol.runs import Plan, start
+from prol.testing.learner_checks import CHECKS
+from prol.testing.stream import difference
 
 METHODS = {name: made for name, made in every_method.METHODS.items() if registry.method(name).keeps_samples}
 STEPPED = [name for name in METHODS if name != "gdumb"]
