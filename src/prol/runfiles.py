@@ -47,7 +47,7 @@ class Dataset(TypedDict):
     test_images: Count
     development: NotRequired[bool]
     limit_per_class: NotRequired[int | None]
-    classes: NotRequired[int | None]
+    classes: Count
     labels_sha256: NotRequired[str | None]
     licence: NotRequired[str | None]
     notes: NotRequired[list[str] | None]
@@ -78,6 +78,7 @@ class Clock(TypedDict):
 class Config(TypedDict):
     """`config.json`: what was run."""
 
+    format: int
     method: str
     options: dict[str, Any]
     seed: int
@@ -90,6 +91,10 @@ class Config(TypedDict):
     measures: Measures
     clock: Clock | None
     versions: Versions
+    threads: int
+    workers: int
+    checkpoint_every: int | None
+    checkpoint_share: NotRequired[float]
 
 
 class Metrics(TypedDict):
@@ -235,9 +240,14 @@ class RunFiles:
         return f"{method}:{spelt.removeprefix(f'{method}-')}" if spelt.startswith(f"{method}-") else spelt
 
     @property
+    def metrics(self) -> Content:
+        """The measures of the result, for readers that choose one by a variable."""
+        return self.result["metrics"]
+
+    @property
     def hardware(self) -> list[str]:
         """What it was timed on; several where it was resumed elsewhere, none where older files do not say."""
-        return list((self.timing or {}).get("hardware", []))
+        return [] if self.timing is None else self.timing.get("hardware", [])
 
 
 def read_run(path: str | Path) -> RunFiles:
@@ -268,9 +278,7 @@ def read_run(path: str | Path) -> RunFiles:
         raise DamagedFile(folder / RESULT, "points are not all of four counts")
     classes = [name for task in result["task_classes"] for name in task]
     presence, starts = _read_presence(folder / STREAM, classes)
-    return RunFiles(
-        folder.resolve().name, config, result, timing, path=folder, presence=presence, task_starts=starts
-    )
+    return RunFiles(folder.resolve().name, config, result, timing, path=folder, presence=presence, task_starts=starts)
 
 
 def read_file(file: Path, kind: Any) -> dict[str, Any]:

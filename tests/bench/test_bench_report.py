@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from prol.report.bench_plot import plot_bench
-from prol.report.bench_table import bench_tables, headline, line, milliseconds, rate
+from prol.report.bench import bench_tables, headline, line, milliseconds, plot_bench, rate
 
 
 def timed(median: float, images: int = 10) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def audit(
 def _table(found: dict[str, object]) -> str:
     from rich.console import Console
 
-    from prol.report.audit_table import audit_tables
+    from prol.report.audit import audit_tables
 
     console = Console(width=140, no_color=True, highlight=False, markup=False, soft_wrap=False)
     with console.capture() as captured:

@@ -39,7 +39,7 @@ class Record:
 
         from prol.backbones import pick_device
         from prol.bench.machine import document
-        from prol.report.figures import check_figure_file, require_matplotlib
+        from prol.report.plot import check_figure_file, require_matplotlib
 
         if out is not None and not out.absolute().parent.is_dir():
             raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -68,7 +68,7 @@ class Record:
         return pace
 
     def add(self, row: dict[str, Any]) -> None:
-        from prol.report.bench_table import line
+        from prol.report.bench import line
 
         self.content["rows"].append(row)
         typer.echo(line(row), err=True)
@@ -94,8 +94,7 @@ def finish(record: Record, plot: Path | None = None) -> None:
 def print_content(content: dict[str, Any], plot: Path | None) -> None:
     """The table, and the picture if one is asked for."""
     from prol.cli.terminal import output
-    from prol.report.bench_plot import plot_bench
-    from prol.report.bench_table import bench_tables
+    from prol.report.bench import bench_tables, plot_bench
 
     console = output()
     console.print(bench_tables(content))
@@ -140,7 +139,7 @@ def open_images(word: str, data: str | None, options: list[str]) -> Dataset:
 def read_content(file: Path) -> dict[str, Any]:
     """A file that `--out` wrote, with all that its tables need."""
     from prol.bench.machine import FORMAT
-    from prol.report.bench_table import bench_tables, require_table
+    from prol.report.bench import bench_tables, require_table
 
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"

@@ -83,7 +83,7 @@ def compare(
     from prol.experiments.comparison import compare as experiment
     from prol.experiments.comparison import read_comparison
     from prol.options import parse_pairs
-    from prol.report.figures import check_figure_file, require_matplotlib
+    from prol.report.plot import check_figure_file, require_matplotlib
     from prol.runs import Plan, display_for
 
     console = output()
@@ -162,9 +162,8 @@ def _backbone_of(method: str, asked: str) -> str:
 
 
 def _print(comparison: Comparison, pictures: Pictures, console: Console) -> None:
-    from prol.report.comparison_plot import plot_comparison
+    from prol.report.comparison_plot import memory_plot, plot_comparison
     from prol.report.comparison_table import comparison_table, notes
-    from prol.report.memory_plot import memory_picture
 
     for line in comparison.failure_lines():
         typer.echo(f"prol: {line}", err=True)
@@ -182,6 +181,6 @@ def _print(comparison: Comparison, pictures: Pictures, console: Console) -> None
     if pictures.history is not None:
         plot_comparison(comparison.rows, title, pictures.history)
     if pictures.memory is not None:
-        memory_picture(comparison.rows, title).write(pictures.memory)
+        memory_plot(comparison.rows, title).write(pictures.memory)
     for file in pictures.files():
         console.print(f"Picture written to {file}", soft_wrap=True)

@@ -14,7 +14,7 @@ from prol.cli import arguments as a
 if TYPE_CHECKING:
     from prol.artifacts.asking import Asked
     from prol.datasets import Unreadable
-    from prol.report.answer_text import Answered
+    from prol.report.predictions import Predicted
 
 UNREADABLE = 1
 
@@ -64,12 +64,12 @@ def predict(
     from prol.artifacts.asking import ask
     from prol.datasets.given_images import find_images
     from prol.loading import load
-    from prol.report.answer_text import answer_format
+    from prol.report.predictions import prediction_format
 
     for name, value in (("top", top), ("batch", batch)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    write = answer_format(form)
+    write = prediction_format(form)
     given = find_images(images)
     if not given.paths:
         raise ValueError("no images: " + "; ".join(f"{name}: {reason}" for name, reason in given.missing))
@@ -86,7 +86,7 @@ def predict(
         raise typer.Exit(UNREADABLE)
 
 
-def _answered(asked: Iterable[Asked | Unreadable], bad: list[str]) -> Iterator[Answered]:
+def _answered(asked: Iterable[Asked | Unreadable], bad: list[str]) -> Iterator[Predicted]:
     """What could be answered; the rest is noted in `bad`."""
     from prol.datasets import Unreadable
 

@@ -43,7 +43,7 @@ def rate_curve(
     from prol.evaluation import Clock
     from prol.experiments import rate_curve as experiment
     from prol.options import parse_pairs
-    from prol.report.figures import check_figure_file, require_matplotlib
+    from prol.report.plot import check_figure_file, require_matplotlib
     from prol.report.rate_plot import plot_rates, rate_table
     from prol.runs import Plan, display_for
     from prol.runs.step_times import read_step_seconds

@@ -26,9 +26,9 @@ def report(
     Runs on the same stream stand in one table; each other stream has a section of its own.
     """
     from prol.cli.terminal import output
-    from prol.report.figures import require_matplotlib
     from prol.report.page import counted, find_runs, printable, sections_of, write_page
     from prol.report.page import export as write_exports
+    from prol.report.plot import require_matplotlib
 
     console = output()
     require_matplotlib()

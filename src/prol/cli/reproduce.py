@@ -81,7 +81,7 @@ def reproduce(
     from prol.experiments.paper.reproduction import render
     from prol.experiments.paper.reproduction import reproduce as experiment
     from prol.experiments.paper.scale import read_scale
-    from prol.report.figures import require_matplotlib
+    from prol.report.plot import require_matplotlib
     from prol.runs import display_for
 
     console = output()

@@ -39,7 +39,7 @@ def streams(
     from prol import registry
     from prol.cli.terminal import output
     from prol.options import bind_arguments, parse_pairs
-    from prol.report.figures import check_figure_file
+    from prol.report.plot import check_figure_file
     from prol.streams import SHARED_ARGUMENTS
 
     console = output()

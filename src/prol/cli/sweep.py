@@ -197,7 +197,7 @@ def _list(runs: Mapping[str, SweepRun], folder: Path, console: Console) -> None:
 
 
 def _print(finished: Sweep, development: bool, console: Console) -> None:
-    from prol.report.sweep_table import ON_TEST, best_table
+    from prol.report.sweep import ON_TEST, best_table
 
     for name, problem in finished.failures().items():
         typer.echo(f"prol: {name}: {problem}", err=True)

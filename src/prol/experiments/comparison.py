@@ -15,8 +15,9 @@ from prol.experiments.executors import Executor, LocalProcesses, OneByOne, requi
 from prol.experiments.one_run import read_run, require_same_plan, sentence_of
 from prol.experiments.summary import BESIDE, company_of, kept_up_to_date, known_beside
 from prol.experiments.told_lines import say_nothing
-from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
+from prol.report.comparison import Row, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
+from prol.runfiles import RunFiles
 from prol.runs import Display, Plan, RunFolder
 from prol.runs.display import Silent
 from prol.runs.folder import DamagedRun

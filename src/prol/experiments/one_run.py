@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prol.report.comparison import RunFiles, compare_runs, describe_stream
+from prol.runfiles import DamagedFile, RunFiles
+from prol.runfiles import read_run as read_files
 from prol.runs import Display, Plan, RunFolder, resume, start
 from prol.runs.folder import DamagedRun
 from prol.runs.setup import changes, set_up
@@ -61,14 +62,12 @@ def in_words(error: BaseException) -> str:
 
 
 def read_run(run: RunFolder) -> RunFiles:
-    """The contents of a finished run, of which a row can be made."""
-    files = RunFiles(run.path.name, run.read(run.config), run.read(run.result), run.read(run.timing))
+    """The contents of a finished run, with its times."""
+    run.read(run.timing)
     try:
-        compare_runs([files])
-        describe_stream([files])
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return replace(read_files(run.path), folder=run.path.name)
+    except DamagedFile as error:
         raise damaged(run, error) from error
-    return files
 
 
 def damaged(run: RunFolder, error: Exception) -> DamagedRun:

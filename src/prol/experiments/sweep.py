@@ -22,8 +22,16 @@ from prol.experiments.planned import folder_name, named_settings, require_planne
 from prol.experiments.summary import BESIDE, company_of, kept_up_to_date
 from prol.experiments.told_lines import say_nothing
 from prol.report.comparison import compare_runs
-from prol.report.sweep import Setting, State, SweepRun, best_of, settings_of, sweep_content
-from prol.report.sweep_table import sweep_csv, sweep_markdown
+from prol.report.sweep import (
+    Setting,
+    State,
+    SweepRun,
+    best_of,
+    settings_of,
+    sweep_content,
+    sweep_csv,
+    sweep_markdown,
+)
 from prol.runs import RunFolder
 from prol.runs.folder import DamagedRun
 from prol.runs.setup import look_up, open_data

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prol.report.figures import BLUE, COLOURS, LINES, MARKERS, ORANGE, require_matplotlib, save_alike
+from prol.report.plot import BLUE, COLOURS, LINES, MARKERS, ORANGE, require_matplotlib, save_reproducibly, whole_numbers
 from prol.report.sheet import Pair, Sheet, SheetRow, SheetTable
 
 KINDS = ("png", "svg")
@@ -20,14 +20,14 @@ def plot_sheet(sheet: Sheet, folder: Path) -> list[str]:
             continue
         figure = _DRAWN[table.figure](table)
         for kind in KINDS:
-            save_alike(figure, folder / f"{table.name}.{kind}", dpi=150)
+            save_reproducibly(figure, folder / f"{table.name}.{kind}")
         drawn.append(f"{table.name}.png")
     return drawn
 
 
 def _lines(table: SheetTable) -> Any:
     """Ours left and the paper's right, over the same axes; the paper's is left out where it has nothing."""
-    panels = ["ours", "paper"] if any(pair.paper is not None for row in table.rows for pair in row.pairs) else ["ours"]
+    panels = ["ours", "paper"] if table.has_paper else ["ours"]
     figure = require_matplotlib()(
         figsize=(5 * len(panels) + 2.5, max(4.2, 0.25 * len(table.rows) + 1)), layout="constrained"
     )
@@ -38,7 +38,7 @@ def _lines(table: SheetTable) -> Any:
         for number, row in rows.items():
             _line(axes, table, row, panel, _style(number), label=row.name if panel == "ours" else None)
         axes.set(xlabel=table.x_title, title="here" if panel == "ours" else "as printed in the paper")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
         axes.grid(alpha=0.3)
     all_axes[0].set_ylabel(table.y_title)
     figure.suptitle(table.title, parse_math=False, fontsize=11)
@@ -47,7 +47,7 @@ def _lines(table: SheetTable) -> Any:
 
 
 def _each_once(rows: dict[int, SheetRow]) -> dict[int, SheetRow]:
-    """Rows by number, without those that stand beside the same printed numbers as an earlier one."""
+    """Rows by number, without those that have the same printed numbers as an earlier one."""
     printed: dict[tuple[float | None, ...], int] = {}
     for number, row in rows.items():
         printed.setdefault(tuple(pair.paper for pair in row.pairs), number)
@@ -68,7 +68,7 @@ def _line(axes: Any, table: SheetTable, row: SheetRow, panel: str, style: dict[s
 
 
 def _bars(table: SheetTable) -> Any:
-    """The first column's numbers, ours and the paper's, one pair of bars a row."""
+    """The first column's numbers, ours and the paper's, one pair of bars per row."""
     figure = require_matplotlib()(figsize=(8, max(3.0, 0.42 * len(table.rows) + 1.2)), layout="constrained")
     axes = figure.subplots()
     places = list(range(len(table.rows)))

@@ -20,7 +20,7 @@ from prol.experiments.executors import Executor
 from prol.experiments.one_run import sentence_of
 from prol.experiments.paper.differences import read_beside_paper
 from prol.experiments.paper.items import Want
-from prol.report.comparison import RunFiles
+from prol.runfiles import RunFiles
 from prol.runs import Plan, RunFolder
 from prol.runs.folder import DamagedRun
 from prol.runs.setup import set_up

@@ -13,8 +13,9 @@ from prol.experiments.paper.printed import PrintedTable, read_printed
 from prol.experiments.paper.scale import CHUNK
 from prol.experiments.paper.tables import joined_row, per_task_table
 from prol.experiments.paper.timing_tables import meaning, timing_of
-from prol.report.comparison import RunFiles, Spread
+from prol.report.comparison import Spread
 from prol.report.sheet import Fit, Pair, SheetTable
+from prol.runfiles import RunFiles
 
 READY = 2
 """Tasks in which a learner gets ready: a GPU compiles, and the first task trains more parts."""

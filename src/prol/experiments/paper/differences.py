@@ -7,7 +7,7 @@ from typing import Any
 
 from prol.experiments.one_run import damaged, read_run
 from prol.experiments.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
-from prol.report.comparison import RunFiles
+from prol.runfiles import RunFiles
 from prol.runs import RunFolder
 
 Difference = tuple[str, str, str]

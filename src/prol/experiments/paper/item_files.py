@@ -15,9 +15,8 @@ from prol.experiments.paper.carrying_out import Outcome
 from prol.experiments.paper.complexity_tables import complexity_tables
 from prol.experiments.paper.differences import differences, read_beside_paper
 from prol.experiments.paper.items import ITEMS, Item
-from prol.report.sheet import Sheet, SheetTable
+from prol.report.sheet import Sheet, SheetTable, sheet_csv, sheet_markdown
 from prol.report.sheet_plot import plot_sheet
-from prol.report.sheet_text import sheet_csv, sheet_markdown
 from prol.runs import RunFolder
 from prol.runs.folder import DamagedRun
 

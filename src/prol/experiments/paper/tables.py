@@ -7,8 +7,9 @@ from statistics import fmean
 
 from prol.experiments.paper.carrying_out import Outcome
 from prol.experiments.paper.printed import DATASETS, MEASURES, PrintedTable, read_printed
-from prol.report.comparison import RunFiles, Spread
+from prol.report.comparison import Spread
 from prol.report.sheet import Pair, SheetRow, SheetTable
+from prol.runfiles import RunFiles
 
 Read = Callable[[RunFiles], float]
 
@@ -223,14 +224,14 @@ def _measured(outcome: Outcome, printed: PrintedTable, columns: Sequence[tuple[s
 
 
 def _metric(measure: str) -> Read:
-    return lambda run: float(run.result["metrics"][_KEYS[measure]])
+    return lambda run: float(run.metrics[_KEYS[measure]])
 
 
 def _history(key: str, skip: bool) -> Callable[[RunFiles], Sequence[float | None]]:
     """Values by task; after the first nothing can have been forgotten."""
 
     def read(run: RunFiles) -> Sequence[float | None]:
-        values: list[float | None] = list(run.result["metrics"][key])
+        values: list[float | None] = list(run.metrics[key])
         return [None, *values[1:]] if skip else values
 
     return read

@@ -9,8 +9,8 @@ from statistics import fmean
 from prol.experiments.paper.carrying_out import Outcome
 from prol.experiments.paper.printed import read_printed
 from prol.experiments.paper.tables import pair, per_task_table, row_of
-from prol.report.comparison import Content, RunFiles
 from prol.report.sheet import SheetTable
+from prol.runfiles import Content, RunFiles
 from prol.runs.counting import count_parameters
 
 ByTask = Callable[[RunFiles], Sequence[float | None]]

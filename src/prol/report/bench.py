@@ -1,15 +1,17 @@
-"""Measurements of speed as tables, made from what `prol bench --out` writes."""
+"""Measurements of speed as tables and plots, made from what `prol bench --out` writes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Group, RenderableType
-from rich.table import Table
 
-Content = Mapping[str, Any]
+from prol.report.plot import BLUE, ORANGE, check_figure_file, figure_file
+from prol.report.table import Table
+from prol.runfiles import Content
+
 Row = Mapping[str, Any]
 
 
@@ -23,13 +25,8 @@ def bench_tables(content: Content) -> Group:
     """What was measured and on what, the rows, and what failed."""
     require_table(content["bench"])
     titles, cells = _TABLES[content["bench"]]
-    table = Table(box=SIMPLE)
-    for number, title in enumerate(titles):
-        table.add_column(title, justify="left" if number == 0 else "right")
-    for row in content["rows"]:
-        if "error" not in row:
-            table.add_row(*cells(row))
-    parts: list[RenderableType] = [headline(content), table, *_notes(content)]
+    table = Table.of(titles, [cells(row) for row in content["rows"] if "error" not in row])
+    parts: list[RenderableType] = [headline(content), table.rich(), *_notes(content)]
     for row in content["rows"]:
         parts += [f"warned: {_named(row)}: {text}" for part in _timed(row) for text in part.get("warnings", [])]
     parts += [f"failed: {line(row)}" for row in content["rows"] if "error" in row]
@@ -50,7 +47,7 @@ def headline(content: Content) -> str:
 
 
 def line(row: Row) -> str:
-    """A row in one line, as it comes in."""
+    """A row in one line."""
     name = _named(row)
     if "error" in row:
         return f"{name}: {row['error']}"
@@ -69,7 +66,7 @@ def _timed(row: Row) -> list[Row]:
 
 
 def rate(number: float) -> str:
-    """Images a second, three digits at least."""
+    """Images per second, three digits at least."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.1f}"
 
 
@@ -153,3 +150,49 @@ def _notes(content: Content) -> list[str]:
         peak = content["peak"]
         return [f"Matrix peak, measured: {peak['flop_per_second'] / 1e12:,.2f} TFLOP/s ({peak['what']})."]
     return []
+
+
+def plot_bench(content: Content, file: Path) -> None:
+    """Draws what `prol bench ladder` or `prol bench growth` measured as PNG or SVG."""
+    check_figure_file(file)
+    draw = {"ladder": _draw_ladder, "growth": _draw_growth}.get(content["bench"])
+    if draw is None:
+        raise ValueError(f"there is no plot of {content['bench']}: measurements of ladder and growth are plotted")
+    rows = [row for row in content["rows"] if "error" not in row]
+    if not rows:
+        raise ValueError("nothing was measured that could be drawn")
+    with figure_file(file, (9, 4.2), headline(content), fontsize=9) as figure:
+        draw(figure, rows)
+
+
+def _draw_ladder(figure: Any, rows: list[Mapping[str, Any]]) -> None:
+    axes = figure.subplots()
+    names, ratios = [row["rung"] for row in rows], [row["ratio"] for row in rows]
+    # A bound is not a way to learn: it has its own colour.
+    colours = [ORANGE if name == "bare passes" else BLUE for name in names]
+    bars = axes.barh(range(len(rows)), ratios, color=colours)
+    speeds = [f"{row['ratio']:.2f}, {rate(row['images_per_second'])} images/s" for row in rows]
+    axes.bar_label(bars, speeds, padding=3, fontsize=8)
+    axes.set_yticks(range(len(rows)), names)
+    axes.invert_yaxis()
+    axes.set(xlabel=f"times as fast as {names[0]}", xlim=(0, 1.35 * max(ratios)))
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _draw_growth(figure: Any, rows: list[Mapping[str, Any]]) -> None:
+    times, memory = figure.subplots(1, 2)
+    classes = [row["classes"] for row in rows]
+    for what, label, colour, style in (
+        ("train", "step", BLUE, "o-"),
+        ("predict", "prediction", ORANGE, "s--"),
+    ):
+        images = rows[0][what]["images"]
+        milliseconds = [1000 * row[what]["median"] for row in rows]
+        times.plot(classes, milliseconds, style, color=colour, label=f"{label}, {images} images")
+    times.set(xscale="log", xlabel="classes known", ylabel="ms")
+    times.legend(loc="best")
+    memory.plot(classes, [row["memory_bytes"] / 2**30 for row in rows], "o-", color=BLUE)
+    memory.set(xscale="log", xlabel="classes known", ylabel=f"GiB, {rows[0]['memory']}")
+    for axes in (times, memory):
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+        axes.grid(alpha=0.3)
