@@ -93,7 +93,7 @@ def test_a_finished_run_is_shown_with_its_history_measures_footprint_and_what_it
     for value in (*result["metrics"]["average_accuracy"], result["metrics"]["bwt"], result["metrics"]["caa_task_mean"]):
         assert f"{value:.2f}" in out
     assert f"{result['footprint']['statistics_stored']['count']:,}" in out
-    assert "Told to the learner: task boundaries: yes" in out
+    assert "Given to the learner: task boundaries: yes" in out
     assert "images/s learning" in out
 
 

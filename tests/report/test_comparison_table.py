@@ -9,7 +9,8 @@ from rich.console import Console
 
 from prol.report.comparison import Row, Spread, compare_runs, describe_stream
 from prol.report.comparison_plot import plot_comparison
-from prol.report.comparison_table import comparison_markdown, comparison_table, notes, readable
+from prol.report.comparison_table import comparison_markdown, comparison_table, notes
+from prol.report.table import readable
 from report.finished_runs import finished_run
 
 
@@ -40,7 +41,7 @@ def test_a_folder_named_by_hand_keeps_its_name() -> None:
     assert compare_runs([finished_run("my first try")])[0].name == "my first try"
 
 
-def test_the_table_states_what_was_stored_and_told() -> None:
+def test_the_table_states_what_was_stored_and_given() -> None:
     rows = compare_runs(
         [
             finished_run("ncm-seed0", 0, (80.0, 60.0), stored={"statistics_stored": (1_930, 15_440)}, speed=1204.4),
@@ -85,7 +86,7 @@ def test_speeds_of_runs_with_company_are_flagged() -> None:
     rows = compare_runs([alone, beside])
     assert "55*" in printed(rows)
     assert "100*" not in printed(rows)
-    assert notes(rows)[-1].startswith("* Other runs were at work")
+    assert notes(rows)[-1].startswith("* Other runs were running")
     assert len(notes(compare_runs([alone]))) == 1
 
 
@@ -118,7 +119,7 @@ def test_runs_that_cannot_be_compared_are_refused(other: object, says: str) -> N
         compare_runs([finished_run("ncm-seed0"), other])  # type: ignore[list-item]
 
 
-def test_methods_may_be_told_different_things_and_data_may_lie_elsewhere() -> None:
+def test_methods_may_be_given_different_information_and_data_may_be_elsewhere() -> None:
     rows = compare_runs([finished_run("ncm-seed0"), finished_run("er-seed0", method="er", announce=False)])
     assert {row.name: row.told_classes for row in rows} == {"ncm": True, "er": False}
 
@@ -132,7 +133,7 @@ def test_amounts_are_written_with_three_digits(number: int, text: str) -> None:
     assert readable(number, "B") == (f"{text}B" if " " in text else f"{text} B")
 
 
-def test_the_comparison_is_drawn_with_one_line_a_method(tmp_path: Path) -> None:
+def test_the_comparison_is_drawn_with_one_line_per_method(tmp_path: Path) -> None:
     runs = [finished_run(f"ncm-x={i}-seed{seed}", seed, (90.0, 50.0 + i + seed)) for i in range(9) for seed in (0, 1)]
     plot_comparison(compare_runs(runs), "digits, $5 a task$", tmp_path / "lines.svg")
     drawn = (tmp_path / "lines.svg").read_text()

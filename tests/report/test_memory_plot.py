@@ -4,8 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from prol.report.comparison import compare_runs
-from prol.report.label_places import place_labels
-from prol.report.memory_plot import memory_picture
+from prol.report.comparison_plot import memory_plot, place_labels
 from report.finished_runs import finished_run
 
 
@@ -27,7 +26,7 @@ def test_a_label_that_fits_nowhere_stays_at_its_point() -> None:
     assert place_labels([(5, 5)], [(100, 100)], (0, 0, 10, 10)) == [(5, 5)]
 
 
-def test_methods_that_keep_samples_and_those_that_keep_nothing_are_told_apart(tmp_path: Path) -> None:
+def test_methods_that_store_samples_differ_from_those_that_store_nothing(tmp_path: Path) -> None:
     rows = compare_runs(
         [
             finished_run("er-seed0", method="er", stored={"samples_stored": (500, 6_144_000)}),
@@ -35,17 +34,17 @@ def test_methods_that_keep_samples_and_those_that_keep_nothing_are_told_apart(tm
             finished_run("guess-$1<2-seed0", method="guess", history=(9.0, 5.0)),
         ]
     )
-    picture = memory_picture(rows, "digits, $5 & more$")
-    assert "er 70.0 % with 6.14 MB, samples among them" in picture.words
-    picture.write(tmp_path / "kept.svg")
-    drawn = "".join(ElementTree.parse(tmp_path / "kept.svg").getroot().itertext())
-    for words in ("keeps samples", "keeps no sample", "nothing", "10 MB", "guess:$1<2", "digits, $5 & more$"):
+    plot = memory_plot(rows, "digits, $5 & more$")
+    assert "er 70.0 % with 6.14 MB, samples among them" in plot.alt
+    plot.write(tmp_path / "stored.svg")
+    drawn = "".join(ElementTree.parse(tmp_path / "stored.svg").getroot().itertext())
+    for words in ("stores samples", "stores no sample", "nothing", "10 MB", "guess:$1<2", "digits, $5 & more$"):
         assert words in drawn
-    picture.write(tmp_path / "kept.png")
-    assert (tmp_path / "kept.png").read_bytes().startswith(b"\x89PNG")
+    plot.write(tmp_path / "stored.png")
+    assert (tmp_path / "stored.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     for name in ("one.svg", "two.svg"):
-        memory_picture(compare_runs([finished_run("ncm-seed0")]), "digits").write(tmp_path / name)
+        memory_plot(compare_runs([finished_run("ncm-seed0")]), "digits").write(tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

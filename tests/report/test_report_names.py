@@ -13,8 +13,8 @@ COSINE, EUCLIDEAN = {"distance": "cosine", "augment": "none"}, {"distance": "euc
 
 
 def rows_of(folder: Path) -> dict[str, tuple[int, ...]]:
-    sections, doubles = sections_of(find_runs([folder]))
-    assert doubles == []
+    sections, duplicates = sections_of(find_runs([folder]))
+    assert duplicates == []
     return {row.name: row.seeds for section in sections for row in section.rows}
 
 
@@ -126,14 +126,14 @@ def test_the_settings_name_the_method_of_each_row(tmp_path: Path) -> None:
     assert table[1][:3] == ["ncm:distance=cosine", "ncm", "distance=cosine, augment=none"]
 
 
-def test_every_run_that_is_kept_here_is_called_by_its_method() -> None:
+def test_every_run_that_is_stored_here_is_called_by_its_method() -> None:
     sections, _ = sections_of(find_runs([RESULTS]))
     for section in sections:
         for row in section.rows:
             assert row.name.partition(":")[0].partition(" (")[0] == row.method
             assert "seed" not in row.name
             assert len(row.name) < 160
-            configs = [json.loads((run.place / "config.json").read_text()) for run in section.runs_of[row.name]]
+            configs = [json.loads((run.path / "config.json").read_text()) for run in section.runs_of[row.name]]
             assert all(config["options"] == row.options and config["method"] == row.method for config in configs)
 
 

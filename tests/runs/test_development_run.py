@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from small_runs import small_plan
 
-from prol.report.comparison import RunFiles, require_same_stream
+from prol.report.comparison import require_same_stream
+from prol.runfiles import RunFiles
 from prol.runs import resume, start
 
 

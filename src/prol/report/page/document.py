@@ -28,7 +28,7 @@ def page_of(sections: Sequence[Section], left_out: Sequence[LeftOut]) -> str:
     style, script = source("page.css"), source("sort.js")
     anytime = any(row.a_auc for section in sections for row in section.rows)
     runs = sum(len(runs) for section in sections for runs in section.runs_of.values())
-    return render(
+    page = render(
         "page.html",
         title=f"Report on {', '.join(dict.fromkeys(section.title.partition(':')[0] for section in sections))}",
         # What prol did not write cannot run or be loaded, even if a name got through the escaping.
@@ -43,6 +43,7 @@ def page_of(sections: Sequence[Section], left_out: Sequence[LeftOut]) -> str:
         style=Markup(style),
         script=Markup(script),
     )
+    return str(page)
 
 
 def _section(key: str, section: Section) -> dict[str, object]:
