@@ -261,7 +261,7 @@ def read_run(path: str | Path) -> RunFiles:
         If config.json or result.json cannot be read; timing.json and stream.json may be missing.
 
     >>> read_run("results/digits/ncm-seed0").result["metrics"]["faa"]
-    82.4561403508772
+    82.45125348189416
     """
     folder = Path(path)
     config = cast(Config, read_file(folder / CONFIG, Config))
