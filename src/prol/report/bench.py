@@ -13,6 +13,8 @@ from prol.report.table import Table
 from prol.runfiles import Content
 
 Row = Mapping[str, Any]
+Column = tuple[str, Callable[[Row], str]]
+"""A title, and the text of a row below it."""
 
 
 def require_table(bench: str) -> None:
@@ -24,8 +26,9 @@ def require_table(bench: str) -> None:
 def bench_tables(content: Content) -> Group:
     """What was measured and on what, the rows, and what failed."""
     require_table(content["bench"])
-    titles, cells = _TABLES[content["bench"]]
-    table = Table.of(titles, [cells(row) for row in content["rows"] if "error" not in row])
+    columns = _TABLES[content["bench"]]
+    rows = [[text(row) for _, text in columns] for row in content["rows"] if "error" not in row]
+    table = Table.of([title for title, _ in columns], rows)
     parts: list[RenderableType] = [headline(content), table.rich(), *_notes(content)]
     for row in content["rows"]:
         parts += [f"warned: {_named(row)}: {text}" for part in _timed(row) for text in part.get("warnings", [])]
@@ -80,59 +83,50 @@ def _range(row: Row) -> str:
     return f"{milliseconds(row['low'])} to {milliseconds(row['high'])}"
 
 
-def _speed(row: Row) -> list[str]:
+def _share(row: Row) -> str:
     share = row.get("share_of_peak")
-    return [
-        row["method"],
-        row["what"],
-        str(row["images"]),
-        rate(row["images_per_second"]),
-        milliseconds(row),
-        _range(row),
-        "" if share is None else f"{100 * share:.1f}",
-    ]
+    return "" if share is None else f"{100 * share:.1f}"
 
 
-def _ladder(row: Row) -> list[str]:
-    times = f"{row['ratio']:.2f}"
-    return [row["rung"], rate(row["images_per_second"]), milliseconds(row), _range(row), times]
-
-
-def _growth(row: Row) -> list[str]:
-    train, predict = row["train"], row["predict"]
-    ratios = [f"{row[name]:.2f}" if name in row else "" for name in ("train_ratio", "predict_ratio")]
-    memory = f"{row['memory_bytes'] / 2**30:.2f}"
-    return [f"{row['classes']:,}", milliseconds(train), ratios[0], milliseconds(predict), ratios[1], memory]
-
-
-def _files(row: Row) -> list[str]:
-    return [row["what"], str(row["images"]), rate(row["images_per_second"]), milliseconds(row), _range(row)]
-
-
-def _peak(row: Row) -> list[str]:
+def _peak(row: Row) -> str:
     if "flop_per_second" in row:
-        return [row["what"], f"{row['flop_per_second'] / 1e12:,.2f} TFLOP/s", milliseconds(row), _range(row)]
-    return [row["what"], f"{row['bytes_per_second'] / 1e9:,.1f} GB/s", milliseconds(row), _range(row)]
+        return f"{row['flop_per_second'] / 1e12:,.2f} TFLOP/s"
+    return f"{row['bytes_per_second'] / 1e9:,.1f} GB/s"
 
 
-def _precision(row: Row) -> list[str]:
-    return [row["part"], f"{100 * row['difference']:.2f}"]
+def _ratio(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:.2f}" if name in row else ""
 
 
-def _new_sizes(row: Row) -> list[str]:
-    as_it_is, planned = row["as it is"], row["planned"]
-    return [str(row["size"]), milliseconds(as_it_is), milliseconds(planned), f"{planned / as_it_is:.1f}"]
+def _plain(name: str) -> Column:
+    return name, lambda row: str(row[name])
 
 
-_TIME = ("ms", "ms, lowest to highest")
-_TABLES: Mapping[str, tuple[Sequence[str], Callable[[Row], list[str]]]] = {
-    "speed": (("method", "what", "images", "images/s", *_TIME, "% of matrix peak"), _speed),
-    "ladder": (("way", "images/s", *_TIME, "times the first"), _ladder),
-    "growth": (("classes", "step, ms", "ratio", "prediction, ms", "ratio", "most memory, GiB"), _growth),
-    "files": (("what", "images", "images/s", *_TIME), _files),
-    "peak": (("what", "rate", *_TIME), _peak),
-    "precision": (("part", "gradient in bf16 against float32, difference in %"), _precision),
-    "new sizes": (("images", "step, ms", "with attention planned, ms", "ratio"), _new_sizes),
+_SPEED: Column = ("images/s", lambda row: rate(row["images_per_second"]))
+_TIME: Sequence[Column] = (("ms", milliseconds), ("ms, lowest to highest", _range))
+_TABLES: Mapping[str, Sequence[Column]] = {
+    "speed": (*map(_plain, ("method", "what", "images")), _SPEED, *_TIME, ("% of matrix peak", _share)),
+    "ladder": (("way", lambda row: row["rung"]), _SPEED, *_TIME, ("times the first", _ratio("ratio"))),
+    "growth": (
+        ("classes", lambda row: f"{row['classes']:,}"),
+        ("step, ms", lambda row: milliseconds(row["train"])),
+        ("ratio", _ratio("train_ratio")),
+        ("prediction, ms", lambda row: milliseconds(row["predict"])),
+        ("ratio", _ratio("predict_ratio")),
+        ("most memory, GiB", lambda row: f"{row['memory_bytes'] / 2**30:.2f}"),
+    ),
+    "files": (_plain("what"), _plain("images"), _SPEED, *_TIME),
+    "peak": (_plain("what"), ("rate", _peak), *_TIME),
+    "precision": (
+        _plain("part"),
+        ("gradient in bf16 against float32, difference in %", lambda row: f"{100 * row['difference']:.2f}"),
+    ),
+    "new sizes": (
+        ("images", lambda row: str(row["size"])),
+        ("step, ms", lambda row: milliseconds(row["as it is"])),
+        ("with attention planned, ms", lambda row: milliseconds(row["planned"])),
+        ("ratio", lambda row: f"{row['planned'] / row['as it is']:.1f}"),
+    ),
 }
 
 
@@ -157,7 +151,7 @@ def plot_bench(content: Content, file: Path) -> None:
     check_figure_file(file)
     draw = {"ladder": _draw_ladder, "growth": _draw_growth}.get(content["bench"])
     if draw is None:
-        raise ValueError(f"there is no plot of {content['bench']}: measurements of ladder and growth are plotted")
+        raise ValueError(f"there is no plot of {content['bench']}: measurements of ladder and growth are drawn")
     rows = [row for row in content["rows"] if "error" not in row]
     if not rows:
         raise ValueError("nothing was measured that could be drawn")

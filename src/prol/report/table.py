@@ -144,7 +144,7 @@ class Table:
         return [head, f"|{'|'.join(rule)}|", *body]
 
     def csv(self) -> str:
-        """Values with all their digits; the deviation of a measure has a column of its own."""
+        """Values with all their digits; the deviation of a measure has its own column."""
         titles = [
             name
             for title, kind in zip(self.csv_columns or self.columns, self.kinds, strict=True)

@@ -90,9 +90,9 @@ def _without_duplicates(runs: Sequence[RunFiles], duplicates: list[LeftOut]) -> 
     """A seed counts once: the same method with the same options and seed again would weigh twice in a mean."""
     first: dict[tuple[str, int], RunFiles] = {}
     for run in runs:
-        kept = first.setdefault((_method_key(run), run.config["seed"]), run)
-        if kept is not run:
-            duplicates.append(LeftOut(str(run.path), f"it has method, options, stream and seed of {kept.path}"))
+        counted = first.setdefault((_method_key(run), run.config["seed"]), run)
+        if counted is not run:
+            duplicates.append(LeftOut(str(run.path), f"it has method, options, stream and seed of {counted.path}"))
     return list(first.values())
 
 
