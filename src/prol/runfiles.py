@@ -129,7 +129,7 @@ class Footprint(TypedDict):
     samples_stored: Amount
 
 
-class Told(TypedDict):
+class Given(TypedDict):
     """The information given to the learner besides images and labels."""
 
     task_boundaries: bool
@@ -172,7 +172,7 @@ class Result(TypedDict):
     metrics: Metrics
     anytime: Anytime
     footprint: Footprint
-    told: Told
+    told: Given
     class_accuracy: dict[str, Percent]
     points: NotRequired[list[list[Count]] | None]
     skipped: Skipped

@@ -81,7 +81,7 @@ def test_a_narrow_terminal_loses_nothing_of_the_table() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_speeds_of_runs_with_company_are_flagged() -> None:
+def test_speeds_of_runs_beside_others_are_flagged() -> None:
     alone, beside = finished_run("ncm-seed0"), finished_run("er-seed0", method="er", speed=55.0, side_by_side=True)
     rows = compare_runs([alone, beside])
     assert "55*" in printed(rows)
@@ -143,11 +143,11 @@ def test_the_comparison_is_drawn_with_one_line_per_method(tmp_path: Path) -> Non
         plot_comparison(compare_runs(runs), "digits", tmp_path / "lines.pdf")
 
 
-def test_bytes_kept_are_those_of_all_that_is_kept_in_the_largest_run() -> None:
-    kept = {"parameters_stored": (10, 40), "statistics_stored": (20, 160), "samples_stored": (2, 600)}
+def test_bytes_stored_are_those_of_all_stored_state_in_the_largest_run() -> None:
+    most = {"parameters_stored": (10, 40), "statistics_stored": (20, 160), "samples_stored": (2, 600)}
     less = {"parameters_stored": (90, 360), "trained_now": (90, 360)}
     rows = compare_runs(
-        [finished_run("er-seed0", 0, method="er", stored=kept), finished_run("er-seed1", 1, method="er", stored=less)]
+        [finished_run("er-seed0", 0, method="er", stored=most), finished_run("er-seed1", 1, method="er", stored=less)]
     )
     assert rows[0].bytes_kept == 800
     assert "| 2 (600 B) | 800 B |" in comparison_markdown("digits: few", rows, [])

@@ -68,14 +68,14 @@ def test_nothing_is_wider_than_the_window_but_tables_in_their_boxes(
         " && !one.closest('svg *') && one.getBoundingClientRect().right > innerWidth + 0.5).map((one) => one.outerHTML)"
     )
     assert outside == []
-    pictures = chromium.find_elements(By.TAG_NAME, "svg")
-    assert len(pictures) > 15
-    assert all(picture.size["width"] > 250 and picture.size["height"] > 60 for picture in pictures)
+    plots = chromium.find_elements(By.TAG_NAME, "svg")
+    assert len(plots) > 15
+    assert all(plot.size["width"] > 250 and plot.size["height"] > 60 for plot in plots)
 
 
 @pytest.mark.slow
 @in_a_browser
-def test_words_in_pictures_can_be_read_on_a_phone(chromium: WebDriver, page: Path) -> None:
+def test_text_in_plots_can_be_read_on_a_phone(chromium: WebDriver, page: Path) -> None:
     chromium.get(page.as_uri())
     show_as(chromium, (390, 900), dark=False)
     heights = chromium.execute_script(

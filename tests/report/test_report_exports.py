@@ -59,9 +59,9 @@ def test_csv_holds_every_digit(exported: Path) -> None:
         measured = Spread.of([result["metrics"]["faa"] for result in results])
         assert float(row["FAA"]) == measured.mean
         assert float(row["FAA deviation"]) == measured.deviation
-        kept = results[0]["footprint"]
-        assert int(row["samples kept"]) == kept["samples_stored"]["count"] == 0
-        assert int(row["bytes kept"]) == sum(kept[kind]["bytes"] for kind in kept if kind != "trained_now")
+        stored = results[0]["footprint"]
+        assert int(row["samples kept"]) == stored["samples_stored"]["count"] == 0
+        assert int(row["bytes kept"]) == sum(stored[kind]["bytes"] for kind in stored if kind != "trained_now")
     history = list(csv.DictReader((exported / "history.csv").open()))
     last = json.loads((RESULTS / "digits/slda-seed0/result.json").read_text())["metrics"]["average_accuracy"][-1]
     assert float(history[0]["task 5"]) == pytest.approx(last)

@@ -43,7 +43,7 @@ def test_settings_of_the_stream_in_a_sweeps_folders_are_no_options(tmp_path: Pat
     assert rows_of(tmp_path) == {"prol:lr=0.01": (0, 1), "prol:lr=0.1": (0, 1)}
 
 
-def test_options_that_a_comparisons_folder_spells_are_named_as_they_stand_there(tmp_path: Path) -> None:
+def test_options_that_a_comparisons_folder_spells_are_named_as_there(tmp_path: Path) -> None:
     given: dict[str, dict[str, Any]] = {
         "prol-seed0": {"lr": 0.05, "widths": [5, 2], "gate": True, "path": None},
         "prol-lr=1e-3,widths=7,2-seed0": {"lr": 0.001, "widths": [7, 2], "gate": True, "path": None},
@@ -55,7 +55,7 @@ def test_options_that_a_comparisons_folder_spells_are_named_as_they_stand_there(
     assert set(rows_of(tmp_path)) == {"prol", "prol:lr=1e-3,widths=7,2", "prol:gate=False", "prol:path=a_b"}
 
 
-def test_other_runs_are_told_from_the_row_that_has_no_options(tmp_path: Path) -> None:
+def test_other_runs_name_what_differs_from_the_row_that_has_no_options(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-seed0", options=COSINE)
     write_run(tmp_path / "ncm-digits-seed0-cd0ebac2762a", options=EUCLIDEAN)
     write_run(tmp_path / "ncm-digits-seed1-02c1d2d341f2", 1, options=EUCLIDEAN)

@@ -96,9 +96,9 @@ def test_its_numbers_are_those_of_the_files(digits: str) -> None:
         for title in ("FAA", "CAA", "forgetting"):
             values = [result["metrics"][title.lower()] for result in results]
             assert row[titles.index(title)] == f"{fmean(values):.2f} ± {stdev(values):.2f}"
-        kept = [results[0]["footprint"][kind]["bytes"] for kind in ("parameters_stored", "statistics_stored")]
+        stored = [results[0]["footprint"][kind]["bytes"] for kind in ("parameters_stored", "statistics_stored")]
         amount, unit = row[titles.index("bytes stored")].split()
-        assert float(amount) * {"kB": 1e3, "MB": 1e6}[unit] == pytest.approx(sum(kept), rel=0.01)
+        assert float(amount) * {"kB": 1e3, "MB": 1e6}[unit] == pytest.approx(sum(stored), rel=0.01)
         assert row[titles.index("samples stored")] == "none"
     history = Page(digits).table("Average accuracy after each task")
     values = [
@@ -195,7 +195,7 @@ def test_each_stream_has_a_section_and_says_what_tells_it_from_others(tmp_path: 
     assert len({section.key for section in sections}) == 5
 
 
-def test_runs_of_one_name_with_other_options_are_told_apart_and_duplicates_count_once(tmp_path: Path) -> None:
+def test_runs_of_one_name_with_other_options_have_their_own_rows_and_duplicates_count_once(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-digits-seed0", options={"distance": "cosine"})
     write_run(tmp_path / "ncm-digits-seed0-2", options={"distance": "euclidean"})
     write_run(tmp_path / "ncm-digits-seed1", 1, options={"distance": "cosine"})

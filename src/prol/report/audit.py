@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 
-from prol.report.table import Table
+from prol.report.table import Table, printable
 from prol.runfiles import Content
 
 _MOST_NAMED = 20
@@ -32,7 +31,7 @@ def audit_tables(audit: Content) -> Group:
     parts: list[RenderableType] = [f"{audit['method']} on {audit['backbone']}, {audit['classes']:,} classes"]
     parts += [table.rich() for table in tables]
     if audit["few"]:
-        named = [f"{_printable(one['label'])} ({one['count']})" for one in audit["few"][:_MOST_NAMED]]
+        named = [f"{printable(one['label'])} ({one['count']})" for one in audit["few"][:_MOST_NAMED]]
         more = len(audit["few"]) - len(named)
         parts.append(f"Classes of few images: {', '.join(named)}{f' and {more:,} more' if more > 0 else ''}")
     return Group(*parts, *(f"- {sentence}" for sentence in audit["findings"]))
@@ -63,9 +62,5 @@ def _searches(probe: Mapping[str, Content]) -> Table:
 
 
 def _files(files: Sequence[Content]) -> Table:
-    rows = [[_printable(one["name"]), f"{one['bytes']:,}", one["holds"]] for one in files]
+    rows = [[printable(one["name"]), f"{one['bytes']:,}", one["holds"]] for one in files]
     return Table.of(("file", "bytes", "holds"), rows, "lrl")
-
-
-def _printable(text: Any) -> str:
-    return "".join(character for character in str(text) if character.isprintable())

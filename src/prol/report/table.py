@@ -39,6 +39,11 @@ def text(value: object) -> Cell:
     return Cell(str(value), str(value))
 
 
+def printable(text: object) -> str:
+    """Names come from untrusted files: none may turn the direction of text or break the file of a plot."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(text))
+
+
 def number(value: float | None, digits: int = 2) -> Cell:
     return Cell(NOT_KNOWN) if value is None else Cell(f"{value:,.{digits}f}", value)
 

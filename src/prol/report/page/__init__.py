@@ -1,9 +1,9 @@
 """Runs as one page to read, and its plots and tables as files."""
 
 from prol.report.page.document import counted, export, page_of, write_page
-from prol.report.page.naming import printable
 from prol.report.page.search import Found, LeftOut, find_runs
 from prol.report.page.sections import Section, sections_of
+from prol.report.table import printable
 
 __all__ = [
     "Found",

@@ -11,11 +11,11 @@ from markupsafe import Markup
 
 from prol.artifacts.atomic import write_text
 from prol.report.html import render, source
-from prol.report.page.naming import printable
 from prol.report.page.parts import best_line, parts_of
 from prol.report.page.search import LeftOut
 from prol.report.page.sections import Section
 from prol.report.run import MEASURES
+from prol.report.table import printable
 
 
 def write_page(sections: Sequence[Section], left_out: Sequence[LeftOut], file: Path) -> None:

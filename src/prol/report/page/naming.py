@@ -9,14 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from prol.report.comparison import own_settings
+from prol.report.table import printable
 from prol.runfiles import RunFiles
 
 _LONGEST_HASH, _LONGEST_LIST = 12, 8
-
-
-def printable(text: object) -> str:
-    """Names come from untrusted files: none may turn the direction of text or break the file of a plot."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(text))
 
 
 def shown(value: Any) -> str:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from prol.report.comparison_plot import memory_plot
 from prol.report.comparison_table import RAN_BESIDE
 from prol.report.page import tables
-from prol.report.page.naming import printable
 from prol.report.page.plots import anytime_curves, history_curves, matrix_plots, speed_plot, stream_note, stream_plot
 from prol.report.page.sections import Section
 from prol.report.plot import Plot
-from prol.report.table import Table, readable
+from prol.report.table import Table, printable, readable
 
 MATRICES_SHOWN = 3
 

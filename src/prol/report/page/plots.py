@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.report.comparison import Spread
-from prol.report.page.naming import printable
 from prol.report.page.sections import Section
 from prol.report.page.tables import History, history_of, task_sizes
 from prol.report.plot import (
@@ -32,6 +31,7 @@ from prol.report.plot import (
     whole_numbers,
 )
 from prol.report.stream_plot import draw_presence, height_of, name_classes
+from prol.report.table import printable
 from prol.runfiles import RunFiles
 
 _LINES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")

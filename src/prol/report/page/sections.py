@@ -17,8 +17,9 @@ from prol.report.comparison import (
     stream_differences,
     stream_settings,
 )
-from prol.report.page.naming import canonical, names_of, printable, setting
+from prol.report.page.naming import canonical, names_of, setting
 from prol.report.page.search import Found, LeftOut
+from prol.report.table import printable
 from prol.runfiles import Content, RunFiles
 
 _IMPLIED = ("dataset.labels_sha256", "dataset.train_images", "dataset.test_images", "dataset.classes")
