@@ -127,7 +127,7 @@ def test_pictures_are_drawn(measured: dict[str, Any], ending: str, tmp_path: Pat
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no picture of speed: measurements of ladder"):
+    with pytest.raises(ValueError, match="no plot of speed: measurements of ladder"):
         plot_bench(SPEED, tmp_path / "it.png")
     with pytest.raises(ValueError, match="nothing was measured"):
         plot_bench(content("ladder", [{"rung": "a", "error": "x"}]), tmp_path / "it.png")

@@ -34,7 +34,7 @@ def test_one_table_is_printed_best_first_and_printed_again_from_the_files(
     assert again in text
     kept = tmp_path / "kept.svg"
     assert command("compare", "--table", "--out", str(out), "--plot-memory", str(kept)).code == 0
-    assert all(words in kept.read_text() for words in ("ncm", "head_only:inter=0,intra=1", "keeps no sample"))
+    assert all(words in kept.read_text() for words in ("ncm", "head_only:inter=0,intra=1", "stores no sample"))
     assert all(word in again for word in ("ncm", "inter=0 intra=1", "FAA", "A_AUC", "images/s", "boundaries", "none"))
 
 

@@ -61,7 +61,7 @@ def test_both_are_drawn_against_what_they_keep(command, compared: Path, tmp_path
     assert (code, errors) == (0, "")
     assert "resnet18_cifar@4 trained from scratch" in " ".join(text.split())
     drawn = picture.read_text()
-    assert all(words in drawn for words in ("er:memory=7,replay=4", "ncm", "keeps samples", "keeps no sample"))
+    assert all(words in drawn for words in ("er:memory=7,replay=4", "ncm", "stores samples", "stores no sample"))
 
 
 def test_two_frozen_networks_in_one_folder_are_refused(vit: str, compared: Path) -> None:

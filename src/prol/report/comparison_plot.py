@@ -10,15 +10,13 @@ from typing import Any
 from prol.report.comparison import Row
 from prol.report.plot import (
     BLUE,
-    COLOURS,
-    LINES,
-    MARKERS,
     ORANGE,
     QUIET,
     Plot,
     draw_band,
     figure_file,
     format_ticks,
+    line_style,
     short,
     whole_numbers,
 )
@@ -40,14 +38,9 @@ def plot_comparison(rows: Sequence[Row], title: str, file: Path) -> None:
     with figure_file(file, (10, max(4.2, 0.25 * len(rows) + 1)), title) as figure:
         axes = figure.subplots()
         for number, row in enumerate(rows):
-            style = {
-                "color": COLOURS[number % len(COLOURS)],
-                "linestyle": LINES[number // len(COLOURS) % len(LINES)],
-                "marker": MARKERS[number % len(MARKERS)],
-                "label": f"{row.name}, {row.faa.mean:.1f}".replace("$", r"\$"),  # no name is read as a formula
-            }
-            tasks = list(range(1, len(row.history) + 1))
-            axes.plot(tasks, [spread.mean for spread in row.history], markersize=4, **style)
+            style, tasks = line_style(number), list(range(1, len(row.history) + 1))
+            label = f"{row.name}, {row.faa.mean:.1f}".replace("$", r"\$")  # no name is read as a formula
+            axes.plot(tasks, [spread.mean for spread in row.history], markersize=4, label=label, **style)
             draw_band(axes, tasks, row.history, color=style["color"], alpha=0.15)
         axes.set(xlabel="after task", ylabel="accuracy on all test images so far, %", ylim=(0, 101))
         whole_numbers(axes.xaxis)

@@ -123,12 +123,24 @@ def save_reproducibly(figure: Any, file: Path) -> None:
         figure.savefig(file, dpi=150, metadata=_METADATA[file.suffix[1:]])
 
 
-def draw_band(axes: Any, x: Sequence[float], values: Sequence[Spread], **style: Any) -> None:
-    """One sample deviation up and down, within 0 to 100."""
-    if any(value.deviation for value in values):
-        low = [max(value.mean - (value.deviation or 0.0), 0) for value in values]
-        high = [min(value.mean + (value.deviation or 0.0), 100) for value in values]
-        axes.fill_between(x, low, high, linewidth=0, **style)
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, line and marker of one among many lines."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
+
+
+def draw_band(
+    axes: Any, x: Sequence[float], values: Sequence[Spread], low: float = 0, high: float = 100, **style: Any
+) -> None:
+    """One sample deviation up and down, within bounds."""
+    widths = [value.deviation or 0.0 for value in values]
+    if any(widths):
+        lower = [max(value.mean - width, low) for value, width in zip(values, widths, strict=True)]
+        upper = [min(value.mean + width, high) for value, width in zip(values, widths, strict=True)]
+        axes.fill_between(x, lower, upper, linewidth=0, **style)
 
 
 def draw_matrix(figure: Any, axes: Any, values: NDArray[np.float64], colour_bar: bool = False) -> None:

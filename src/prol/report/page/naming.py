@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 from prol.report.comparison import own_settings
@@ -70,7 +71,11 @@ def names_of(groups: Sequence[Sequence[RunFiles]]) -> list[str]:
 
     names = _with_more(names, differences)
     # Values that are shortened when shown can still read the same.
-    return _numbered(_with_more(names, lambda alike: [f"in {groups[number][0].folder}" for number in alike]))
+    names = _with_more(names, lambda alike: [f"in {groups[number][0].folder}" for number in alike])
+    taken: list[str] = []
+    for name in names:
+        taken.append(unique(name, taken))
+    return taken
 
 
 def _with_more(names: Sequence[str], more: Callable[[Sequence[int]], Sequence[str]]) -> list[str]:
@@ -84,19 +89,14 @@ def _with_more(names: Sequence[str], more: Callable[[Sequence[int]], Sequence[st
     return longer
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
-    """The last resort: equal names are numbered.
+def unique(name: str, taken: Collection[str], form: str = "{} ({})") -> str:
+    """A name that is not taken, with a number if need be.
 
-    >>> _numbered(["ncm", "ncm", "ncm (2)"])
-    ['ncm', 'ncm (2)', 'ncm (2) (2)']
+    >>> unique("ncm", ["slda"]), unique("ncm", ["ncm", "ncm (2)"])
+    ('ncm', 'ncm (3)')
     """
-    taken: list[str] = []
-    for name in names:
-        unique, number = name, 2
-        while unique in taken:
-            unique, number = f"{name} ({number})", number + 1
-        taken.append(unique)
-    return taken
+    numbered = (form.format(name, number) for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 def _spelt(group: Sequence[RunFiles]) -> str | None:

@@ -17,7 +17,7 @@ from prol.report.comparison import (
     stream_differences,
     stream_settings,
 )
-from prol.report.page.naming import canonical, names_of, setting
+from prol.report.page.naming import canonical, names_of, setting, unique
 from prol.report.page.search import Found, LeftOut
 from prol.report.table import printable
 from prol.runfiles import Content, RunFiles
@@ -53,7 +53,8 @@ def sections_of(found: Found) -> tuple[list[Section], list[LeftOut]]:
         rows = compare_runs(named)
         ordered = sorted(named, key=lambda run: run.config["seed"])
         runs_of = {row.name: [run for run in ordered if run.name == row.name] for row in rows}
-        key = _file_name(title, {section.key for section in sections})
+        folder = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80] or "stream"
+        key = unique(folder, [section.key for section in sections], "{}-{}")
         sections.append(Section(key, title, describe_stream(ordered), rows, runs_of))
     return sections, duplicates
 
@@ -114,7 +115,7 @@ def _titles(streams: Sequence[Sequence[RunFiles]]) -> list[str]:
         settings = [stream_settings(configs[number]) for number in alike]
         for number, unusual in zip(alike, _unusual(settings), strict=True):
             wanted = f"{title} ({unusual})" if unusual else title
-            whole[number] = _not_taken(wanted, [whole[other] for other in alike if other < number])
+            whole[number] = unique(wanted, [whole[other] for other in alike if other < number], "{}, again ({})")
     return [printable(title) for title in whole]
 
 
@@ -122,11 +123,6 @@ def _plain_title(config: Content) -> str:
     protocol, rate = config["protocol"], (config["clock"] or {}).get("rate")
     waiting = "" if rate is None else f", {rate} images per second"
     return f"{config['dataset']['name']}: {protocol['name']}, {protocol['tasks']} tasks{waiting}"
-
-
-def _not_taken(title: str, taken: Sequence[str]) -> str:
-    count = sum(other.startswith(title) for other in taken)
-    return f"{title}, again ({count + 1})" if title in taken else title
 
 
 def _unusual(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -139,17 +135,3 @@ def _unusual(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         plain = [name for name in unlike if name not in _IMPLIED]
         texts.append(", ".join(setting(name, one) for name in plain or unlike))
     return texts
-
-
-def _file_name(title: str, taken: set[str]) -> str:
-    """A title as the name of a folder that no other section has.
-
-    >>> _file_name("digits: disjoint, 5 tasks", set()), _file_name("../??", {"stream"})
-    ('digits-disjoint-5-tasks', 'stream-2')
-    """
-    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80] or "stream"
-    number = 2
-    unique = name
-    while unique in taken:
-        unique, number = f"{name}-{number}", number + 1
-    return unique
