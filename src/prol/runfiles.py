@@ -81,6 +81,7 @@ class Config(TypedDict):
     format: int
     method: str
     options: dict[str, Any]
+    options_given: NotRequired[dict[str, Any]]
     seed: int
     backbone: Backbone
     preprocessing: NotRequired[Preprocessing | None]
@@ -95,6 +96,7 @@ class Config(TypedDict):
     workers: int
     checkpoint_every: int | None
     checkpoint_share: NotRequired[float]
+    side_by_side: NotRequired[bool]
 
 
 class Metrics(TypedDict):
@@ -234,10 +236,19 @@ class RunFiles:
     @property
     def name(self) -> str:
         """The method with its options, as on the command line."""
-        if self.label is not None:
-            return self.label
+        known = self.name_as_given if self.label is None else self.label
+        if known is not None:
+            return known
         spelt, method = self.folder.removesuffix(f"-seed{self.config['seed']}"), self.config["method"]
         return f"{method}:{spelt.removeprefix(f'{method}-')}" if spelt.startswith(f"{method}-") else spelt
+
+    @property
+    def name_as_given(self) -> str | None:
+        """The method with the options that were given; None for runs of versions that did not record them."""
+        method, given = self.config["method"], self.config.get("options_given")
+        if not given:
+            return None if given is None else method
+        return f"{method}:{','.join(f'{name}={_spelt(value)}' for name, value in sorted(given.items()))}"
 
     @property
     def metrics(self) -> Content:
@@ -278,7 +289,16 @@ def read_run(path: str | Path) -> RunFiles:
         raise DamagedFile(folder / RESULT, "points are not all of four counts")
     classes = [name for task in result["task_classes"] for name in task]
     presence, starts = _read_presence(folder / STREAM, classes)
-    return RunFiles(folder.resolve().name, config, result, timing, path=folder, presence=presence, task_starts=starts)
+    return RunFiles(
+        folder=folder.resolve().name,
+        config=config,
+        result=result,
+        timing=timing,
+        side_by_side=config.get("side_by_side", False),
+        path=folder,
+        presence=presence,
+        task_starts=starts,
+    )
 
 
 def read_file(file: Path, kind: Any) -> dict[str, Any]:
@@ -306,6 +326,11 @@ def _read_presence(file: Path, classes: list[str]) -> tuple[tuple[tuple[int, ...
     if not (fits and every and min(every) >= 0 and 0 < sum(every) <= LARGEST and content["task_starts"]):
         return None, ()
     return counts, tuple(content["task_starts"])
+
+
+def _spelt(value: Any) -> str:
+    """A value as on the command line."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _problem(value: Any, kind: Any, name: str) -> str | None:

@@ -55,6 +55,14 @@ def test_options_that_a_comparisons_folder_spells_are_named_as_there(tmp_path: P
     assert set(rows_of(tmp_path)) == {"prol", "prol:lr=1e-3,widths=7,2", "prol:gate=False", "prol:path=a_b"}
 
 
+def test_options_that_a_run_records_as_given_are_named_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    options = {"lr": 0.05, "gate": True}
+    for number, given in enumerate(({}, {"gate": False}, {"lr": 0.1, "gate": True})):
+        run = write_run(tmp_path / f"prol-lr=9-seed{number}", number, method="prol", options=options | given)
+        change(run / "config.json", options_given=given)
+    assert set(rows_of(tmp_path)) == {"prol", "prol:gate=false", "prol:gate=true,lr=0.1"}
+
+
 def test_other_runs_name_what_differs_from_the_row_that_has_no_options(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-seed0", options=COSINE)
     write_run(tmp_path / "ncm-digits-seed0-cd0ebac2762a", options=EUCLIDEAN)

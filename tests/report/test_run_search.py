@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prol.report.page import find_runs, sections_of
-from report.run_folders import write_run
+from report.run_folders import change, write_run
 
 
 def test_links_to_runs_are_followed_and_no_link_widens_the_search(tmp_path: Path) -> None:
@@ -97,6 +97,13 @@ def test_runs_beside_others_are_known_from_the_file_above(tmp_path: Path, summar
     (tmp_path / summary).write_text(json.dumps({"side_by_side": {"ncm-seed0": True, "slda-seed0": False}}))
     sections, _ = sections_of(find_runs([tmp_path]))
     assert {row.name: row.side_by_side for row in sections[0].rows} == {"ncm": True, "slda": False}
+
+
+def test_what_a_run_records_counts_more_than_the_file_above(tmp_path: Path) -> None:
+    for seed, recorded in enumerate((True, False)):
+        change(write_run(tmp_path / f"ncm-seed{seed}", seed) / "config.json", side_by_side=recorded)
+    (tmp_path / "comparison.json").write_text(json.dumps({"side_by_side": {"ncm-seed1": True}}))
+    assert [run.side_by_side for run in find_runs([tmp_path]).runs] == [True, False]
 
 
 @pytest.mark.parametrize("inside", ["{", "[]", "{}", '{"side_by_side": ["ncm-seed0"]}'])

@@ -100,8 +100,10 @@ def unique(name: str, taken: Collection[str], form: str = "{} ({})") -> str:
 
 
 def _spelt(group: Sequence[RunFiles]) -> str | None:
-    """As on the command line, where a folder is called METHOD[-OPTION=VALUE,...]-seedN."""
+    """As on the command line, where that is recorded or a folder is called METHOD[-OPTION=VALUE,...]-seedN."""
     for run in group:
+        if run.name_as_given is not None:
+            return run.name_as_given
         method, end = run.config["method"], f"-seed{run.config['seed']}"
         if run.folder == f"{method}{end}":
             return method

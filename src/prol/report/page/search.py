@@ -92,7 +92,10 @@ def _read(place: Path) -> RunFiles:
         raise ValueError("it has no config.json, which says what was run")
     if not (place / RESULT).is_file():
         raise ValueError(f"not finished: resume it with `prol resume {place}`")
-    return replace(read_run(place), side_by_side=any(_ran_beside(place.resolve(), name) for name in _SUMMARIES))
+    run = read_run(place)
+    if "side_by_side" in run.config:
+        return run
+    return replace(run, side_by_side=any(_ran_beside(place.resolve(), name) for name in _SUMMARIES))
 
 
 def _ran_beside(place: Path, summary: str) -> bool:
