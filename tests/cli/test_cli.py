@@ -78,10 +78,10 @@ def test_a_finished_run_is_resumed_by_saying_so(command, finished: Path) -> None
 def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, small_vit: str) -> None:
     run = start(small_plan(small_vit), tmp_path / "run")
     run.result.unlink()
-    assert "not finished: go on with `prol resume" in command("show", str(run.path)).out
+    assert "not finished: continue with `prol resume" in command("show", str(run.path)).out
     outcome = command("resume", str(run.path))
     assert outcome.code == 0
-    assert "going on after chunk" in outcome.out
+    assert "resuming after chunk" in outcome.out
     assert run.status() == "finished"
 
 
@@ -118,7 +118,8 @@ def test_parameters_of_the_paper_are_counted_by_both_conventions(command) -> Non
 def test_counts_say_that_samples_come_on_top(command) -> None:
     small = ("--classes", "4", "--tasks", "2")
     assert (
-        "Samples come on top as they are learnt: memory=70 images" in command("params", "er", "memory=70", *small).out
+        "Samples are stored in addition as they are learnt: memory=70 images"
+        in command("params", "er", "memory=70", *small).out
     )
     assert "Samples" not in command("params", "ncm", *small).out
     assert json.loads(command("params", "ncm", *small, "--json").out)["samples"] is None
@@ -190,7 +191,7 @@ def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, small_vit
     monkeypatch.setattr("prol.runs.display.Lines.__call__", interrupt)
     outcome = command("run", "ncm", "digits", "--backbone", small_vit, "--out", str(tmp_path / "run"))
     assert outcome.code == 130
-    assert outcome.err == "prol: interrupted; an unfinished run goes on with `prol resume RUN`\n"
+    assert outcome.err == "prol: interrupted; `prol resume RUN` resumes an unfinished run\n"
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(

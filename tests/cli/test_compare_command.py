@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prol.experiments.method_words import read_method
+from prol.runs.plan import read_method
 from runs.small_runs import environment
 
 
@@ -67,8 +67,8 @@ def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, small_
     os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to all of them
     rest, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped: the same command goes on from here" in rest
-    assert errors == "prol: interrupted; an unfinished run goes on with `prol resume RUN`\n"
+    assert "stopped: the same command resumes it" in rest
+    assert errors == "prol: interrupted; `prol resume RUN` resumes an unfinished run\n"
     _require_no_process_left(process.pid)
     code, text, _ = command(*arguments)
     assert code == 0
@@ -96,7 +96,7 @@ def _require_no_process_left(group: int) -> None:
         (("compare", "ncm", "digits", "--seeds", "1,1"), "give each seed once"),
         (("compare", "ncm", "ncm", "digits"), "ncm is there twice"),
         (("compare", "prol:lr", "digits"), "'lr' is not an option: write it as key=value"),
-        (("compare", "prol", "lr=0.1", "digits"), "'lr=0.1' is not a method: write its options behind a colon"),
+        (("compare", "prol", "lr=0.1", "digits"), "'lr=0.1' is not a method: write its options after a colon"),
         (("compare", "ncm", "digits", "--jobs", "0"), "jobs must be at least 1, got 0"),
         (("compare", "ncm", "digits", "--plot", "lines.doc"), "must end in .png or .svg"),
         (("compare", "ncm", "digits", "--plot-memory", "kept.doc"), "must end in .png or .svg"),

@@ -121,7 +121,7 @@ def test_a_run_in_which_another_process_is_at_work_is_left_alone(command, finish
     with run.locked():
         outcome = command("export", str(run.path), str(tmp_path / "kept"), "--device", "cpu")
     assert outcome.code == 2
-    assert "another process is at work" in outcome.err
+    assert "another process is running" in outcome.err
 
 
 def test_what_cannot_be_exported_is_told_in_one_line(command, finished: RunFolder, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_merged_folders_are_what_one_learner_would_have_saved(
     out = tmp_path / "all"
     code, said, err = command("merge", *map(str, sites), "--out", str(out), "--device", "cpu", "--note", "spring")
     assert (code, err) == (0, "")
-    assert "slda with 5 classes of 12 images, out of 2 learners" in said
+    assert "slda with 5 classes of 12 images, from 2 learners" in said
     merged, whole = prol.load(out, device="cpu"), teach("slda", small_vit, slice(0, 8), slice(8, 12))
     assert merged.classes == whole.classes == ["ant", "bee", 7, "7", "cow"]
     for name, tensor in merged.state()[0].items():
@@ -62,7 +62,7 @@ def test_merged_folders_are_what_one_learner_would_have_saved(
     [line] = operations_of(out)
     assert (line["what"], line["learners"], line["note"], line["classes"]) == ("joined", 2, "spring", 5)
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert "put together from 2 learners that learnt apart" in card
+    assert "merged from 2 learners that learnt separately" in card
     assert "class joined" not in card
     assert str(tmp_path) not in (out / "meta.json").read_text().replace(meta["backbone"]["name"], "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prol.experiments.paper.items import ITEMS
+from prol.paper.items import ITEMS
 
 
 def test_items_are_listed_with_their_rows(command) -> None:
@@ -26,7 +26,7 @@ def test_items_are_listed_with_their_rows(command) -> None:
         (["main", "--scale", "huge"], "unknown scale 'huge': choose full, builtin, smoke"),
         (["main", "--datasets", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
         (["main", "--data", "cifar=/x"], "unknown dataset 'cifar'"),
-        (["main", "--data", "cifar100"], "--data cifar100 does not say where it lies: write --data cifar100=PATH"),
+        (["main", "--data", "cifar100"], "--data cifar100 lacks a path: write --data cifar100=PATH"),
         (["main", "--datasets", "digits,digits"], "--datasets digits,digits holds one twice"),
         (["main", "--methods", "ncm:distnce=x"], "unknown option 'distnce'"),
         (["main", "--methods", "NCM:distance=far"], "option distance='far' is not valid"),

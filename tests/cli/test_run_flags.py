@@ -30,7 +30,7 @@ def run(vit: str, out: Path, *flags: str) -> tuple[dict[str, Any], dict[str, Any
 
 
 def test_measures_are_taken(vit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config, result = run(vit, tmp_path / "run", "--points", "3", "--shots", "1", "--prequential", "--inference-time")
+    config, result = run(vit, tmp_path / "run", "--points", "3", "--shots", "1", "--prequential", "--no-feature-cache")
     assert config["measures"] == {"points": 3, "shots": 1, "prequential": True, "reuse_features": False}
     assert len(result["points"]) == 3
     assert [len(task) for task in result["shots"]] == [2, 2]

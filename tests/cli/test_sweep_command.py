@@ -19,7 +19,7 @@ def test_the_best_settings_are_printed_and_written(command, small_vit: str, tmp_
     code, text, errors = command(*asked, "--dry-run")
     assert (code, errors) == (0, "")
     assert text.count("not begun  ") == 3
-    assert f"3 runs in {out}: 0 finished, 0 to go on, 3 to begin" in text.replace("\n", " ")
+    assert f"3 runs in {out}: 0 finished, 0 to resume, 3 to start" in text.replace("\n", " ")
     assert not out.exists()
     code, text, errors = command(*asked)
     assert (code, errors) == (0, "")
@@ -30,7 +30,7 @@ def test_the_best_settings_are_printed_and_written(command, small_vit: str, tmp_
     assert content["chosen_on"] == "development split"
     assert "prol compare ncm head_only:lr=" in (out / "sweep.md").read_text()
     code, text, errors = command(*asked, "--dry-run")
-    assert "3 finished, 0 to go on, 0 to begin" in text
+    assert "3 finished, 0 to resume, 0 to start" in text
 
 
 def test_a_file_and_flags_together_make_a_sweep(command, small_vit: str, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_axes_of_a_file_stay_while_somebody_has_them(command, tmp_path: Path) ->
         (("nmc:x=1", "digits"), "did you mean 'ncm'?"),
         (("ncm", "digits", "--grid", "lr=0.1"), "nothing in this sweep has 'lr' to try"),
         (("prol", "digits", "--grid", "lr"), "'lr' is not an axis"),
-        (("prol:lr=1", "ncm", "digits", "--grid", "lr=2"), "each method that has it gives it behind its colon"),
+        (("prol:lr=1", "ncm", "digits", "--grid", "lr=2"), "each method that has it gives it after its colon"),
         (("prol", "digits", "--grid", "lr=1", "--grid", "lr=2"), "--grid lr is given twice"),
         (("prol:lenght=3", "digits"), "did you mean 'length'?"),
         (("ncm", "digits", "glyphs", "--data", "x"), "there are several data sets"),

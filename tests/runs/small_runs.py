@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from prol.runs import Plan
+from prol.runs.setup import NOT_SETTINGS
 
 WHAT_MUST_BE_EQUAL = ("config.json", "events.jsonl", "result.json", "model/model.safetensors", "model/meta.json")
 
@@ -42,8 +44,11 @@ def small_plan(small_vit: str, method: str = "ncm", **changes: Any) -> Plan:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a finished run that must not depend on when or how often it was stopped."""
-    return {name: (folder / name).read_bytes() for name in WHAT_MUST_BE_EQUAL}
+    """Every file of a finished run that must not depend on when or how often it was interrupted."""
+    files = {name: (folder / name).read_bytes() for name in WHAT_MUST_BE_EQUAL}
+    config = json.loads(files["config.json"])
+    settings = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
+    return files | {"config.json": json.dumps(settings).encode()}
 
 
 def environment() -> dict[str, str]:

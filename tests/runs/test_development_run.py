@@ -26,7 +26,7 @@ def test_run_of_another_format_is_not_taken_up(small_vit: str, tmp_path: Path) -
     run = start(small_plan(small_vit), tmp_path / "run")
     run.config.write_text(json.dumps(run.read(run.config) | {"format": 2}))
     run.result.unlink()
-    with pytest.raises(ValueError, match="begun by another version of prol, whose run format is 2"):
+    with pytest.raises(ValueError, match="started by another version of prol, whose run format is 2"):
         resume(run.path)
 
 

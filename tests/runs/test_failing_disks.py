@@ -59,7 +59,7 @@ def test_a_run_on_a_disk_that_fills_up_stops_and_goes_on_when_there_is_room(
 def assert_tells_what_to_do(line: str, disk: SmallDisk, folder: Path) -> None:
     why = ("No space left on device", "make room") if disk.real else ("File too large", "raise the limit")
     assert line.startswith(f"cannot write to {folder} ({why[0]}): {why[1]}")
-    assert line.strip().endswith(f"then go on with `prol resume {folder}`")
+    assert line.strip().endswith(f"then continue with `prol resume {folder}`")
 
 
 @pytest.mark.parametrize("may_mount", [True, False])
@@ -73,7 +73,7 @@ def test_a_run_whose_checkpoints_become_read_only_stops_and_goes_on_when_they_ar
             start(small_plan(small_vit, "head_only"), folder, ActAfter(after, target.lock))
         line = str(stopped.value)
         assert line.startswith(f"cannot write to {folder} ({target.why}): ")
-        assert line.endswith(f"then go on with `prol resume {folder}`")
+        assert line.endswith(f"then continue with `prol resume {folder}`")
         assert ("make it writable again" in line) == (target.why != "File exists")
         assert RunFolder(folder).status() == "unfinished"
     resume(folder)

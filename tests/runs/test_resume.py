@@ -160,7 +160,7 @@ def test_a_log_shorter_than_at_the_checkpoint_is_refused(tmp_path: Path, small_v
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path, small_vit: str) -> None:
     folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
-    with RunFolder(folder).locked(), pytest.raises(ValueError, match="another process is at work"):
+    with RunFolder(folder).locked(), pytest.raises(ValueError, match="another process is running"):
         resume(folder)
     assert resume(folder).status() == "finished"
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 import prol
 from prol.evaluation import Event, RunStarted
+from prol.files import json_text
 from prol.runs import Plan, start
 from prol.runs.display import Silent
 from prol.runs.run import tell
@@ -39,7 +40,11 @@ def test_a_run_leaves_everything_about_itself_in_its_folder(tmp_path: Path, smal
     assert result["task_classes"] == [["0", "1", "2", "3"], ["4", "5", "6"], ["7", "8", "9"]]
     assert result["told"]["task_boundaries"]
     assert result["told"]["samples_stored"] == 0
-    assert result["config_sha256"] == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    load = config.pop("load_start")
+    assert (config.pop("options_given"), config.pop("side_by_side")) == (small_plan(small_vit, method).options, False)
+    assert load >= 0
+    assert timing["load_end"] >= 0
+    assert result["config_sha256"] == hashlib.sha256(json_text(config).encode()).hexdigest()
     assert 0 <= result["metrics"]["faa"] <= 100
     assert [task["train_images"] for task in timing["tasks"]] == [16, 12, 12]
     assert [task["test_images"] for task in timing["tasks"]] == [16, 28, 40]

@@ -16,7 +16,7 @@ from prol.datasets.folder import folder as open_folder
 from prol.evaluation import Clock, Event, Measures
 from prol.runs import Plan, resume, start
 from prol.runs.display import Silent
-from prol.runs.step_times import read_step_seconds
+from prol.runs.timing import read_step_seconds
 from runs.small_runs import contents, small_plan
 
 METHODS = ("ncm", "head_only", "prol")

@@ -14,8 +14,8 @@ from PIL import Image
 from prol.datasets import ArraySplit, Dataset, Subset
 from prol.datasets.image_files import FileSplit
 from prol.runs import Plan, resume, start
+from prol.runs.data_record import images_sha256
 from prol.runs.export import export
-from prol.runs.images_hash import images_sha256
 from runs.small_runs import contents, small_plan
 from runs.test_resume import InterruptAfter, Interruption, interrupted
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from prol.artifacts.atomic import write_text
+from prol.files import write_text
 from prol.report.page.found import LeftOut
 from prol.report.page.inline_svg import inline_svg
 from prol.report.page.parts import Part, best_line, parts_of

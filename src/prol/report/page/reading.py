@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from prol.artifacts.folders import require_folder
+from prol.files import require_folder
 from prol.report.comparison import Content, RunFiles
 from prol.report.page.checking import MOST, require_whole
 from prol.report.page.folders import CONFIG, RESULT, reason_of, run_folders

@@ -1,0 +1,173 @@
+"""Runs whose files are damaged: told with what to do, the others kept; nothing stops."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prol.files import make_folder, require_folder
+from prol.paper.items import pick
+from prol.paper.reproduction import render, reproduce
+from prol.paper.scale import read_scale
+from prol.runs import Plan, RunFolder, start
+from prol.runs.comparison import compare, read_comparison
+from prol.runs.display import Silent
+from prol.runs.engine import read_finished
+from prol.runs.executors import Serial
+from prol.runs.folder import DamagedRun
+from prol.runs.grid import Request, points_of
+from prol.runs.setup import changes
+from prol.runs.sweep import sweep
+from runs.small_runs import small_plan
+
+
+def change(file: Path, change_it: Callable[[Any], object]) -> None:
+    content = json.loads(file.read_text())
+    change_it(content)
+    file.write_text(json.dumps(content))
+
+
+Damage = Callable[[RunFolder], object]
+DAMAGES: dict[str, Damage] = {
+    "a result cut short": lambda run: run.result.write_text(run.result.read_text()[:40]),
+    "an empty result": lambda run: run.result.write_text("{}"),
+    "a list": lambda run: run.result.write_text("[]"),
+    "no timing": lambda run: run.timing.unlink(),
+    "a timing of something else": lambda run: run.timing.write_text('{"a": 1}'),
+    "a config cut short": lambda run: run.config.write_text(run.config.read_text()[:40]),
+    "a config without its format": lambda run: change(run.config, lambda it: it.pop("format")),
+    "a device that is none": lambda run: change(run.config, lambda it: it.update(device=None)),
+    "no final accuracy": lambda run: change(run.result, lambda it: it["metrics"].pop("faa")),
+    "an accuracy that is no number": lambda run: change(run.result, lambda it: it["metrics"].update(faa=math.nan)),
+    "a footprint in part": lambda run: change(run.result, lambda it: it["footprint"].pop("samples_stored")),
+    "no classes told of": lambda run: change(run.result, lambda it: it["told"].clear()),
+    "brackets without end": lambda run: run.result.write_text("[" * 100_000),
+    "a task without its time": lambda run: change(run.timing, lambda it: it["tasks"][0].pop("train_seconds")),
+}
+
+
+@pytest.fixture(params=DAMAGES)
+def damage(request: pytest.FixtureRequest) -> Damage:
+    return DAMAGES[request.param]
+
+
+@pytest.fixture(scope="module")
+def two_runs(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    compare([small_plan(small_vit)], [0, 1], folder)
+    return folder
+
+
+def cure(run: RunFolder) -> str:
+    return f"move {run.path} away and start the run again"
+
+
+def test_a_file_that_is_not_what_it_must_be_is_refused(two_runs: Path, tmp_path: Path, damage: Damage) -> None:
+    run = RunFolder(shutil.copytree(two_runs / "ncm-seed0", tmp_path / "run"))
+    damage(run)
+    with pytest.raises(DamagedRun) as raised:
+        read_finished(run)
+    assert cure(run) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_comparison_tells_of_it_and_goes_on(small_vit: str, two_runs: Path, tmp_path: Path, damage: Damage) -> None:
+    folder = shutil.copytree(two_runs, tmp_path / "compared")
+    run = RunFolder(folder / "ncm-seed0")
+    damage(run)
+    comparisons = (compare([small_plan(small_vit)], [0, 1, 2], folder), read_comparison(folder))
+    for comparison in comparisons:
+        assert comparison.failures.keys() == {"ncm-seed0"}
+        assert cure(run) in comparison.failures["ncm-seed0"]
+        assert comparison.rows[0].seeds == (1, 2)
+
+
+def test_a_sweep_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, damage: Damage) -> None:
+    settings = {"backbone": small_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
+    points = points_of(Request(["ncm"], ["digits"], [0, 1], {}, settings))
+    first = sweep(points[:1], tmp_path, Serial(Silent()))
+    run = RunFolder(tmp_path / first.runs[0].folder)
+    damage(run)
+    said: list[str] = []
+    done = sweep(points, tmp_path, Serial(Silent()), said.append)
+    assert [one.state for one in done.runs] == ["failed", "finished"]
+    assert cure(run) in done.failures()[run.path.name]
+    assert any("failed: " in line and cure(run) in line for line in said)
+    shutil.rmtree(run.path)
+    assert sweep(points, tmp_path, Serial(Silent())).failures() == {}
+
+
+def test_a_reproduction_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, damage: Damage) -> None:
+    scale = replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
+    reproduce(pick(["main"]), scale, tmp_path)
+    run = RunFolder(next(tmp_path.glob("runs/ncm-*")))
+    damage(run)
+    [again], [from_files] = reproduce(pick(["main"]), scale, tmp_path), render(pick(["main"]), tmp_path)
+    for done in (again, from_files):
+        rows = {row.name: row for row in done.sheet.tables[0].rows}
+        assert cure(run) in rows["NCM"].remark
+        assert rows["SLDA"].pairs[0].ours is not None
+    assert again.failed
+    shutil.rmtree(run.path)
+    [whole] = reproduce(pick(["main"]), scale, tmp_path)
+    assert not whole.missing
+
+
+@pytest.mark.parametrize("part", ["preprocessing", "dataset.notes", "dataset.limit_per_class", "dataset.train_images"])
+def test_a_run_that_cannot_stand_beside_the_paper_is_told(small_vit: str, tmp_path: Path, part: str) -> None:
+    scale = replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
+    reproduce(pick(["main"]), scale, tmp_path)
+    run = RunFolder(next(tmp_path.glob("runs/ncm-*")))
+    above, _, name = part.rpartition(".")
+    change(run.config, lambda it: (it[above] if above else it).pop(name))
+    said: list[str] = []
+    [again], [from_files] = (
+        reproduce(pick(["main"]), scale, tmp_path, say=said.append),
+        render(pick(["main"]), tmp_path),
+    )
+    for done in (again, from_files):
+        rows = {row.name: row for row in done.sheet.tables[0].rows}
+        assert cure(run) in rows["NCM"].remark
+        assert rows["SLDA"].pairs[0].ours is not None
+    assert not any("without now" in line for line in said)
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}', '[{"a": 1}]', "[1]", "{", '[{"runs": []}]'])
+def test_a_damaged_list_of_runs_names_its_cure(tmp_path: Path, content: str) -> None:
+    (tmp_path / "main").mkdir()
+    (tmp_path / "main/runs.json").write_text(content)
+    with pytest.raises(ValueError, match=r"runs\.json is damaged: .*reproduce main again, finished runs are kept"):
+        render(pick(["main"]), tmp_path)
+
+
+def test_a_change_is_told_before_what_follows_from_it(small_vit: str, two_runs: Path) -> None:
+    then = json.loads((two_runs / "ncm-seed0/config.json").read_text())
+    now = json.loads(json.dumps(then))
+    now["dataset"] |= {"labels_sha256": "x", "limit_per_class": 7, "train_images": 1, "classes": 2}
+    assert next(iter(changes(then, now))) == "dataset.limit_per_class"
+    plan: Plan = small_plan(small_vit, limit_per_class=then["dataset"]["limit_per_class"] + 1)
+    with pytest.raises(ValueError, match=r"dataset\.limit_per_class \d+, asked for is \d+"):
+        compare([plan], [0], two_runs)
+
+
+def test_a_file_in_place_of_a_folder_is_told(small_vit: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ValueError, match="file is a file: choose another --out"):
+        compare([small_plan(small_vit)], [0], file)
+    with pytest.raises(ValueError, match="file is a file: choose another --out"):
+        make_folder(file / "below")
+    with pytest.raises(ValueError, match="file is a file: give the folder of a comparison"):
+        read_comparison(file)
+    with pytest.raises(OSError, match=r"cannot write to /proc/none .*: see to it, or choose another --out"):
+        make_folder(Path("/proc/none"))
+    with pytest.raises(FileNotFoundError, match="none does not exist: give what is there"):
+        require_folder(tmp_path / "none", "what is there")
+    assert start(small_plan(small_vit), tmp_path / "run").status() == "finished"
