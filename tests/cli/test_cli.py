@@ -203,6 +203,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(
     assert "pip install matplotlib" in outcome.err
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, small_vit: str) -> None:
     ours, theirs = pty.openpty()
     arguments = [
@@ -252,6 +253,7 @@ def test_asking_for_help_does_not_load_what_only_runs_need() -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_its_reader_has_gone(tmp_path: Path, small_vit: str) -> None:
     arguments = ["run", "ncm", "digits", "--backbone", small_vit, "--limit-per-class", "2", "--device", "cpu"]
     process = subprocess.Popen(

@@ -48,6 +48,7 @@ def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, small_
     assert "ncm-seed0 finished" in text
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, small_vit: str, tmp_path: Path) -> None:
     arguments = ("compare", "ncm", "head_only", "digits", "--seeds", "0", "--out", str(tmp_path / "out"))
     arguments += (*few_digits(small_vit), "--chunk", "1", "--checkpoint-every", "5")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +16,12 @@ from prol.evaluation.lesson import difference
 from prol.runs import resume, start
 from prol.runs.display import Silent
 from prol.runs.folder import RunFolder
-from runs.small_runs import environment, small_plan
+from runs.small_runs import small_plan
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> RunFolder:
     return start(small_plan(small_vit), tmp_path_factory.mktemp("runs") / "run")
-
-
-def export(run: Path, out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "prol", "export", str(run), str(out), "--device", "cpu", *flags]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
 
 
 def meta_of(folder: Path) -> dict[str, Any]:
@@ -48,14 +41,18 @@ class StopsAfter(Silent):
             raise KeyboardInterrupt
 
 
-@pytest.fixture(scope="module")
-def kept(finished: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the finished run was exported to."""
-    out = tmp_path_factory.mktemp("exports") / "kept"
-    done = export(finished.path, out)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"prol predict {out}" in done.stdout
-    return out
+@pytest.fixture
+def export(command):
+    return lambda run, out: command("export", str(run), str(out), "--device", "cpu")
+
+
+@pytest.fixture
+def kept(finished: RunFolder, export, tmp_path: Path) -> Path:
+    """The saved learner of the finished run."""
+    done = export(finished.path, tmp_path / "kept")
+    assert (done.code, done.err) == (0, "")
+    assert f"prol predict {tmp_path / 'kept'}" in done.out
+    return tmp_path / "kept"
 
 
 def test_a_finished_run_becomes_a_folder_to_keep(finished: RunFolder, kept: Path) -> None:
@@ -74,31 +71,31 @@ def test_it_says_what_was_seen_and_measured_but_not_where_data_lay(finished: Run
     assert "data" not in meta["run"]["dataset"]
     card = (kept / "README.md").read_text(encoding="utf-8")
     assert f"| {result['metrics']['faa']:.2f} |" in card
-    assert "40 images, of 10 classes, from the data set `digits` (at most 4 images a class)" in card
+    assert "40 images, of 10 classes, from the data set `digits` (at most 4 images per class)" in card
     assert "3 tasks, chunks of 5, seed 0" in card
 
 
-def test_what_is_kept_holds_no_weights_of_the_backbone(small_vit: str, tmp_path: Path) -> None:
+def test_what_is_kept_holds_no_weights_of_the_backbone(export, small_vit: str, tmp_path: Path) -> None:
     run = start(small_plan(small_vit, "prol"), tmp_path / "run")
-    assert export(run.path, tmp_path / "kept").returncode == 0
+    assert export(run.path, tmp_path / "kept").code == 0
     weights = Path(small_vit.partition("@")[2]).stat().st_size
     assert (tmp_path / "kept" / "model.safetensors").stat().st_size < weights / 10
     # This method counts no images, but the run did.
     assert meta_of(tmp_path / "kept")["seen"] == {"images": 40, "classes": 10, "per_class": None}
 
 
-def test_a_stopped_run_gives_what_it_had_learnt_and_can_still_go_on(small_vit: str, tmp_path: Path) -> None:
+def test_a_stopped_run_gives_what_it_had_learnt_and_can_still_go_on(export, small_vit: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         start(small_plan(small_vit), run.path, StopsAfter(8))
     done = export(run.path, tmp_path / "kept")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
     meta = meta_of(tmp_path / "kept")
     assert (meta["run"]["finished"], meta["run"]["result"]) == (False, None)
     # Chunk 8 is in the log, but the last checkpoint is of chunk 7, the end of a task.
     assert meta["seen"]["images"] == sum(meta["seen"]["per_class"]) == 28
     card = (tmp_path / "kept" / "README.md").read_text(encoding="utf-8")
-    assert re.search(r"The run was stopped on its way: 2 of the tasks had ended\.", card)
+    assert re.search(r"The run is unfinished: 2 of the tasks had ended\.", card)
     assert "Nothing yet." in card
     assert len(prol.load(tmp_path / "kept").classes) == meta["seen"]["classes"]
     assert resume(run.path).status() == "finished"

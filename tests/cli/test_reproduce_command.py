@@ -44,6 +44,7 @@ def test_mistakes_are_told_before_anything_is_run(command, arguments: list[str],
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
     given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--out", str(tmp_path))
     code, out, _ = command("reproduce", "ablation", *given)
@@ -61,6 +62,7 @@ def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path
     assert again.out.strip() in out
 
 
+@pytest.mark.slow
 def test_complexity_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
     given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))
     assert command("reproduce", "complexity", "--methods", "prol:blocks=2", "--data", "generated", *given).code == 0

@@ -22,7 +22,9 @@ def small_scale(small_vit: str) -> Scale:
 
 
 class Recording:
-    """An executor that remembers what it was given."""
+    """An executor that remembers what it was given; without a number of jobs it counts as parallel."""
+
+    jobs: int | None = None
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -209,6 +209,7 @@ def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: Scale, 
     assert done.failed
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_goes_on_where_it_stopped(scale: Scale, small_vit: str, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     rows = ("FT (inter)", "+ G", "norms only", "null prefix")
@@ -243,6 +244,7 @@ def test_copied_rows_are_of_classes_in_an_order_drawn_by_the_seed() -> None:
     assert {want.plan.class_order for want in ITEMS["main"].wants(read_scale("full"))} == {"label"}
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_give_the_same_tables(scale: Scale, tmp_path: Path) -> None:
     scale = replace(scale, picked={"ncm": {}})
     [one] = reproduce(pick(["main"]), scale, tmp_path / "one")

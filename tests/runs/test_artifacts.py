@@ -77,10 +77,10 @@ def test_an_artifact_is_three_files_with_everything_said(tmp_path: Path, tiny: V
         ("slda", {}),
         ("foal", {}),
         ("prol_plus", {}),
-        ("randumb", {}),
-        ("ranpac", {}),
-        ("ranpac", {"memory": 2}),
-        ("ranpac", {"memory": "all"}),
+        ("randumb", {"features": 50}),
+        ("ranpac", {"features": 50}),
+        ("ranpac", {"features": 50, "memory": 2}),
+        ("ranpac", {"features": 50, "memory": "all"}),
     ],
     ids=str,
 )
@@ -95,7 +95,9 @@ def test_methods_that_keep_count_of_images_say_how_many_of_each_class(
     assert counts.tolist() == [6, 4, 4, 8, 6]
 
 
-@pytest.mark.parametrize(("method", "options"), [("prol", {"blocks": 2}), ("ranpac", {"memory": "none"})], ids=str)
+@pytest.mark.parametrize(
+    ("method", "options"), [("prol", {"blocks": 2}), ("ranpac", {"memory": "none", "features": 50})], ids=str
+)
 def test_methods_that_do_not_keep_count_say_so(tmp_path: Path, tiny: ViT, method: str, options: dict[str, Any]) -> None:
     taught(tiny, method, **options).save(tmp_path / "saved")
     seen = json.loads((tmp_path / "saved" / "meta.json").read_text())["seen"]
@@ -132,7 +134,7 @@ def test_a_save_that_fails_leaves_the_artifact_before_it(tmp_path: Path, tiny: V
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
-@pytest.mark.parametrize("how", ["whole", "into"])
+@pytest.mark.parametrize("how", ["whole", pytest.param("into", marks=pytest.mark.slow)])
 def test_a_process_killed_at_any_step_of_saving_leaves_the_old_or_the_new_artifact(tmp_path: Path, how: str) -> None:
     script = Path(__file__).parent / "kill_while_saving.py"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

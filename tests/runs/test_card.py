@@ -16,7 +16,7 @@ from prol.backbones.terms import weights_terms
 from prol.evaluation.lesson import LESSON, make_images, teach
 from prol.runs.card import model_card
 
-SECTIONS = ["Use", "What it has seen", "Measured", "What it keeps", "Limits"]
+SECTIONS = ["Use", "Training data", "Measured", "What it stores", "Limits"]
 
 
 def card_of(folder: Path) -> str:
@@ -46,7 +46,7 @@ def test_saving_writes_a_card_that_hubs_and_people_can_read(tmp_path: Path) -> N
     assert (header["library_name"], header["pipeline_tag"]) == ("prol", "image-classification")
     assert (header["license"], header["license_name"]) == ("other", "prol-built-in-weights")
     assert "ncm" in header["tags"]
-    for words in ("28 images, of 5 classes", "ant (6), bee (4)", "non-commercial", "keeps no image", "Nothing yet"):
+    for words in ("28 images, of 5 classes", "ant (6), bee (4)", "non-commercial", "stores no image", "Nothing yet"):
         assert words in text
 
 
@@ -106,11 +106,11 @@ def test_names_cannot_break_the_card() -> None:
 
 def test_a_card_owns_up_to_samples_and_to_classes_met_once() -> None:
     footprint = made_up()["footprint"]
-    assert "those of one image" in model_card(made_up(), "pets", 100, "me")
+    assert "those of that image" in model_card(made_up(), "pets", 100, "me")
     kept = footprint | {"samples_stored": {"count": 40, "bytes": 4000}}
     text = model_card(made_up(footprint=kept), "pets", 100, "me")
-    assert "**It keeps 40 samples**" in text
-    assert "keeps no image" not in text
+    assert "**It stores 40 samples**" in text
+    assert "stores no image" not in text
 
 
 def test_of_very_many_classes_only_some_are_named(tiny: ViT, tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_a_method_that_changes_the_stream_is_left_out(vit: str, tmp_path: Path) 
     assert "its options make protocol.options.drop_surplus True" in next(iter(failures.values()))
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_give_the_same_results(plans: list[Plan], compared: Path, tmp_path: Path) -> None:
     said: list[str] = []
     diverging = replace(plans[1], options={"lr": 1e308})

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from prol.files import make_folder, require_folder
+from prol.paper.differences import read_beside_paper
 from prol.paper.items import pick
 from prol.paper.reproduction import render, reproduce
-from prol.paper.scale import read_scale
+from prol.paper.scale import Scale, read_scale
 from prol.runs import Plan, RunFolder, start
 from prol.runs.comparison import compare, read_comparison
 from prol.runs.display import Silent
@@ -53,7 +54,10 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-@pytest.fixture(params=DAMAGES)
+ONE_PER_FILE = ("a result cut short", "no timing", "a config cut short")
+
+
+@pytest.fixture(params=ONE_PER_FILE)
 def damage(request: pytest.FixtureRequest) -> Damage:
     return DAMAGES[request.param]
 
@@ -65,16 +69,17 @@ def two_runs(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def cure(run: RunFolder) -> str:
+def remedy(run: RunFolder) -> str:
     return f"move {run.path} away and start the run again"
 
 
-def test_a_file_that_is_not_what_it_must_be_is_refused(two_runs: Path, tmp_path: Path, damage: Damage) -> None:
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_file_that_is_not_what_it_must_be_is_refused(two_runs: Path, tmp_path: Path, name: str) -> None:
     run = RunFolder(shutil.copytree(two_runs / "ncm-seed0", tmp_path / "run"))
-    damage(run)
+    DAMAGES[name](run)
     with pytest.raises(DamagedRun) as raised:
         read_finished(run)
-    assert cure(run) in str(raised.value)
+    assert remedy(run) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -85,7 +90,7 @@ def test_a_comparison_tells_of_it_and_goes_on(small_vit: str, two_runs: Path, tm
     comparisons = (compare([small_plan(small_vit)], [0, 1, 2], folder), read_comparison(folder))
     for comparison in comparisons:
         assert comparison.failures.keys() == {"ncm-seed0"}
-        assert cure(run) in comparison.failures["ncm-seed0"]
+        assert remedy(run) in comparison.failures["ncm-seed0"]
         assert comparison.rows[0].seeds == (1, 2)
 
 
@@ -98,45 +103,59 @@ def test_a_sweep_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, damage:
     said: list[str] = []
     done = sweep(points, tmp_path, Serial(Silent()), said.append)
     assert [one.state for one in done.runs] == ["failed", "finished"]
-    assert cure(run) in done.failures()[run.path.name]
-    assert any("failed: " in line and cure(run) in line for line in said)
+    assert remedy(run) in done.failures()[run.path.name]
+    assert any("failed: " in line and remedy(run) in line for line in said)
     shutil.rmtree(run.path)
     assert sweep(points, tmp_path, Serial(Silent())).failures() == {}
 
 
-def test_a_reproduction_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, damage: Damage) -> None:
-    scale = replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
-    reproduce(pick(["main"]), scale, tmp_path)
-    run = RunFolder(next(tmp_path.glob("runs/ncm-*")))
-    damage(run)
-    [again], [from_files] = reproduce(pick(["main"]), scale, tmp_path), render(pick(["main"]), tmp_path)
+def statistics_only(small_vit: str) -> Scale:
+    return replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
+
+
+@pytest.fixture(scope="module")
+def two_rows(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    reproduce(pick(["main"]), statistics_only(small_vit), folder)
+    return folder
+
+
+def remove(run: RunFolder, name: str) -> None:
+    above, _, last = name.rpartition(".")
+    change(run.config, lambda it: (it[above] if above else it).pop(last))
+
+
+UNLIKE_THE_PAPER: dict[str, Damage] = {
+    name: lambda run, name=name: remove(run, name)
+    for name in ("preprocessing", "dataset.notes", "dataset.limit_per_class", "dataset.train_images")
+}
+
+
+@pytest.mark.parametrize("name", ["no timing", "preprocessing"])
+def test_a_reproduction_tells_of_it_and_goes_on(small_vit: str, two_rows: Path, tmp_path: Path, name: str) -> None:
+    folder, scale, said = shutil.copytree(two_rows, tmp_path / "rows"), statistics_only(small_vit), list[str]()
+    run = RunFolder(next(folder.glob("runs/ncm-*")))
+    (DAMAGES | UNLIKE_THE_PAPER)[name](run)
+    [again] = reproduce(pick(["main"]), scale, folder, say=said.append)
+    [from_files] = render(pick(["main"]), folder)
     for done in (again, from_files):
         rows = {row.name: row for row in done.sheet.tables[0].rows}
-        assert cure(run) in rows["NCM"].remark
+        assert remedy(run) in rows["NCM"].remark
         assert rows["SLDA"].pairs[0].ours is not None
     assert again.failed
+    assert not any("without now" in line for line in said)
     shutil.rmtree(run.path)
-    [whole] = reproduce(pick(["main"]), scale, tmp_path)
+    [whole] = reproduce(pick(["main"]), scale, folder)
     assert not whole.missing
 
 
-@pytest.mark.parametrize("part", ["preprocessing", "dataset.notes", "dataset.limit_per_class", "dataset.train_images"])
-def test_a_run_that_cannot_stand_beside_the_paper_is_told(small_vit: str, tmp_path: Path, part: str) -> None:
-    scale = replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
-    reproduce(pick(["main"]), scale, tmp_path)
-    run = RunFolder(next(tmp_path.glob("runs/ncm-*")))
-    above, _, name = part.rpartition(".")
-    change(run.config, lambda it: (it[above] if above else it).pop(name))
-    said: list[str] = []
-    [again], [from_files] = (
-        reproduce(pick(["main"]), scale, tmp_path, say=said.append),
-        render(pick(["main"]), tmp_path),
-    )
-    for done in (again, from_files):
-        rows = {row.name: row for row in done.sheet.tables[0].rows}
-        assert cure(run) in rows["NCM"].remark
-        assert rows["SLDA"].pairs[0].ours is not None
-    assert not any("without now" in line for line in said)
+@pytest.mark.parametrize("name", [*DAMAGES, *UNLIKE_THE_PAPER])
+def test_a_run_that_cannot_be_compared_with_the_paper_is_refused(two_rows: Path, tmp_path: Path, name: str) -> None:
+    run = RunFolder(shutil.copytree(next(two_rows.glob("runs/ncm-*")), tmp_path / "run"))
+    (DAMAGES | UNLIKE_THE_PAPER)[name](run)
+    with pytest.raises(DamagedRun) as raised:
+        read_beside_paper(run)
+    assert remedy(run) in str(raised.value)
 
 
 @pytest.mark.parametrize("content", ['{"a": 1}', '[{"a": 1}]', "[1]", "{", '[{"runs": []}]'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,17 @@ from small_runs import small_plan
 
 from prol.report.comparison import RunFiles, require_same_stream
 from prol.runs import resume, start
+from prol.runs.setup import set_up
 
 
 def test_run_learns_a_fifth_and_says_so(small_vit: str, tmp_path: Path) -> None:
-    run = start(small_plan(small_vit, limit_per_class=None, development=True), tmp_path / "run")
+    plan = small_plan(small_vit, limit_per_class=None, development=True, chunk=100)
+    run = start(plan, tmp_path / "run")
     config, result = run.read(run.config), run.read(run.result)
-    whole = start(small_plan(small_vit, limit_per_class=None, tasks=2), tmp_path / "whole")
+    whole = set_up(replace(plan, development=False)).config
     assert config["dataset"]["development"] is True
     assert config["dataset"]["train_images"] == config["dataset"]["test_images"]
-    assert config["dataset"]["train_images"] <= whole.read(whole.config)["dataset"]["train_images"] // 5
+    assert config["dataset"]["train_images"] <= whole["dataset"]["train_images"] // 5
     assert result["metrics"]["faa"] >= 0
 
 

@@ -22,7 +22,7 @@ def test_a_run_whose_process_is_killed_goes_on_in_another(tmp_path: Path, small_
             (process,) = multiprocessing.active_children()
             process.kill()
 
-    plan = small_plan(small_vit, "prol", chunk=1, workers=1)
+    plan = small_plan(small_vit, chunk=1, workers=1)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     assert dict(LocalProcesses(jobs=1).execute({killed: plan}, hear)) == {killed: None}
     assert "killed: its process ended with code -9; resuming from its last checkpoint" in heard
@@ -31,6 +31,7 @@ def test_a_run_whose_process_is_killed_goes_on_in_another(tmp_path: Path, small_
     assert contents(killed) == contents(whole)
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_dies_too_often_is_given_up(tmp_path: Path, small_vit: str) -> None:
     def hear(path: Path, line: str) -> None:
         del path
@@ -55,6 +56,7 @@ def test_a_run_has_its_share_of_the_processors_unless_it_says_or_has_begun(tmp_p
     assert with_share_of_processors(plan, begun.path, 4.0) == plan
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_share_the_threads(tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = torch.get_num_threads()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)

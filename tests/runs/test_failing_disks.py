@@ -35,8 +35,7 @@ def last_event(whole: Path) -> int:
     return len((whole / "events.jsonl").read_text().splitlines())
 
 
-@pytest.mark.parametrize("may_mount", [True, False])
-@pytest.mark.parametrize("after", [2, 9, -1])
+@pytest.mark.parametrize(("after", "may_mount"), [(2, True), (9, True), (9, False), (-1, True)])
 def test_a_run_on_a_disk_that_fills_up_stops_and_goes_on_when_there_is_room(
     tmp_path: Path, small_vit: str, whole: Path, command, after: int, may_mount: bool
 ) -> None:
@@ -62,8 +61,7 @@ def assert_tells_what_to_do(line: str, disk: SmallDisk, folder: Path) -> None:
     assert line.strip().endswith(f"then continue with `prol resume {folder}`")
 
 
-@pytest.mark.parametrize("may_mount", [True, False])
-@pytest.mark.parametrize("after", [6, 13])
+@pytest.mark.parametrize(("after", "may_mount"), [(6, True), (13, False)])
 def test_a_run_whose_checkpoints_become_read_only_stops_and_goes_on_when_they_are_writable(
     tmp_path: Path, small_vit: str, whole: Path, after: int, may_mount: bool
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from prol.runs import RunFolder
 from runs.small_runs import environment
 from serve.page_browser import until
@@ -21,6 +23,7 @@ def is_free(run: RunFolder) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_end_with_the_process_that_began_them(tmp_path: Path, small_vit: str) -> None:
     """By themselves they would work on for long: one task of all digits, one image a chunk, without a word."""
     command = [sys.executable, "-m", "prol", "sweep", "prol", "digits", "--backbone", small_vit, *FLAGS]

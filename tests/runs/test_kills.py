@@ -12,7 +12,10 @@ METHODS = sorted(registry.names("methods"))
 MANY = 50
 
 
-@pytest.mark.parametrize("method", ["prol", "ease", "lae", "slda", "ranpac", "derpp"])
+SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("prol", "ease", "lae", "ranpac", "derpp")]
+
+
+@pytest.mark.parametrize("method", ["slda", *SLOW])
 def test_a_command_killed_at_a_random_instant_ends_as_if_it_had_not_been(
     tmp_path: Path, small_vit: str, method: str
 ) -> None:

@@ -18,7 +18,7 @@ from prol.paper.reproduction import render, reproduce
 from prol.runs import Plan
 from prol.runs.comparison import compare
 from prol.runs.display import Silent
-from prol.runs.executors import Executor, LocalProcesses, Serial
+from prol.runs.executors import Executor, Serial
 from prol.runs.folder import RunFolder
 from prol.runs.grid import Point, Request, points_of
 from prol.runs.sweep import sweep
@@ -138,8 +138,10 @@ def forget(run: RunFolder) -> None:
 def test_runs_one_at_a_time_have_no_company(
     small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
 ) -> None:
-    """Whoever carries them out, and whatever a process said of them that was killed before they began."""
-    experiment(small_vit, tmp_path, LocalProcesses(jobs=1), lambda _: None)
+    """Whoever executes them, and whatever an earlier summary says of runs that are gone."""
+    one_at_a_time = Recording()
+    one_at_a_time.jobs = 1
+    experiment(small_vit, tmp_path, one_at_a_time, lambda _: None)
     content = json.loads((tmp_path / file).read_text())
     assert content["side_by_side"] == {}
     names = sorted(path.parent.name for path in tmp_path.glob("*/result.json"))
@@ -200,8 +202,8 @@ def test_a_finished_sweep_needs_its_weights_no_more(small_vit: str, tmp_path: Pa
 
 def test_a_sweep_remembers_which_runs_had_company(small_vit: str, tmp_path: Path) -> None:
     first, *others = points(small_vit, [0, 1, 2])
-    sweep([first], tmp_path, LocalProcesses(2))
-    sweep([first, *others], tmp_path, LocalProcesses(2))
+    sweep([first], tmp_path, Recording())
+    sweep([first, *others], tmp_path, Recording())
     done = sweep([first, *others], tmp_path, Serial(Silent()))
     beside = json.loads((tmp_path / "sweep.json").read_text())["side_by_side"]
     assert beside == {run.folder: True for run in done.runs if run.seed > 0}

@@ -54,19 +54,31 @@ def whole(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> dict[str,
 def test_a_run_interrupted_at_any_event_ends_as_if_it_had_not_been(
     tmp_path: Path, small_vit: str, whole: dict[str, Path], method: str
 ) -> None:
-    events = len((whole[method] / "events.jsonl").read_text().splitlines())
-    for after in range(1, events + 1, 3 if method == "ncm" else 5):
+    interrupt_and_compare(small_vit, whole[method], method, tmp_path, step=9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_interrupted_at_every_event_ends_as_if_it_had_not_been(
+    tmp_path: Path, small_vit: str, whole: dict[str, Path], method: str
+) -> None:
+    interrupt_and_compare(small_vit, whole[method], method, tmp_path, step=1)
+
+
+def interrupt_and_compare(small_vit: str, whole: Path, method: str, tmp_path: Path, step: int) -> None:
+    events = len((whole / "events.jsonl").read_text().splitlines())
+    for after in range(2, events + 1, step):
         folder = interrupted(small_plan(small_vit, method), tmp_path / str(after), after)
         assert RunFolder(folder).status() == "unfinished"
         resume(folder)
-        assert contents(folder) == contents(whole[method])
+        assert contents(folder) == contents(whole)
 
 
 def test_a_run_interrupted_many_times_ends_as_if_it_had_not_been(
     tmp_path: Path, small_vit: str, whole: dict[str, Path]
 ) -> None:
     folder = interrupted(small_plan(small_vit, "prol"), tmp_path / "run", 6)
-    for events in (2, 5, 3, 6):
+    for events in (2, 6):
         with pytest.raises(Interruption):
             resume(folder, InterruptAfter(events))
     resume(folder)
@@ -165,6 +177,7 @@ def test_two_processes_do_not_work_in_one_folder(tmp_path: Path, small_vit: str)
     assert resume(folder).status() == "finished"
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_path: Path, small_vit: str) -> None:
     script = Path(__file__).parent / "kill_while_running.py"
     done = subprocess.run(

@@ -56,7 +56,9 @@ def test_a_run_leaves_everything_about_itself_in_its_folder(tmp_path: Path, smal
     assert prol.load(folder / "model", device="cpu").classes == [str(digit) for digit in range(10)]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", ["head_only", *(pytest.param(one, marks=pytest.mark.slow) for one in ("ncm", "prol"))]
+)
 def test_the_same_plan_gives_the_same_files_bit_for_bit(tmp_path: Path, small_vit: str, method: str) -> None:
     one, other = (start(small_plan(small_vit, method), tmp_path / name).path for name in ("one", "other"))
     assert contents(one) == contents(other)

@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["ncm", *(pytest.param(name, marks=pytest.mark.slow) for name in METHODS[1:])])
 def test_every_method_runs_on_every_protocol_and_says_what_it_was_told(
     tmp_path: Path, small_vit: str, method: str, protocol: str
 ) -> None:
@@ -114,9 +114,17 @@ SLOW = Clock(rate=100, keep=1, step_seconds=(0.02, 0.2, 0.07))
 
 
 @pytest.mark.parametrize(
-    "changes", [{"measures": EVERYTHING}, {"clock": SLOW}, {"measures": EVERYTHING, "clock": SLOW}]
+    ("method", "changes"),
+    [
+        ("ncm", {"measures": EVERYTHING, "clock": SLOW}),
+        *(
+            pytest.param(method, changes, marks=pytest.mark.slow)
+            for method in ("ncm", "prol")
+            for changes in ({"measures": EVERYTHING}, {"clock": SLOW})
+        ),
+        pytest.param("prol", {"measures": EVERYTHING, "clock": SLOW}, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("method", ["ncm", "prol"])
 def test_an_interrupted_run_with_more_measures_or_a_clock_ends_the_same(
     tmp_path: Path, small_vit: str, method: str, changes: dict[str, Any]
 ) -> None:

@@ -150,7 +150,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_json_in_any_place_is_refused_in_one_line_or_harmless(saved: Path, data: st.DataObject) -> None:
     original = (saved / "meta.json").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""From finished runs to how time grows: with the number of images, and from task to task."""
+"""Tables of how time grows: with the number of images, and from task to task."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from prol.report.comparison import RunFiles, Spread
 from prol.report.sheet import Fit, Pair, SheetTable
 
 READY = 2
-"""Tasks in which a learner gets ready: a GPU compiles, and the first task trains more parts."""
+"""Warm-up tasks: a GPU compiles, and the first task trains more parts."""
 
 
 def complexity_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """Seconds of learning against the number of images, whole and once all is ready, and of a chunk by task."""
+    """Seconds of learning against the number of images, with and without warm-up, and per chunk by task."""
     title = "Seconds of learning against the number of images"
     notes = ("The paper derives O(N) and prints no times for it.", *meaning(outcomes))
     tables = [growth_table("complexity-images", title, outcomes, _all, notes)]
@@ -40,7 +40,7 @@ def growth_table(
     measure: Callable[[RunFiles], tuple[int, float]],
     notes: tuple[str, ...],
 ) -> SheetTable:
-    """A column for each number of images; `measure` gives a run's, and its seconds."""
+    """A column for each number of images; `measure` returns a run's images and seconds."""
     images = {outcome.setting: measure(run)[0] for outcome in outcomes for run in outcome.runs}
     known = sorted(setting for setting in images if setting is not None)
     rows = []
@@ -76,7 +76,7 @@ def _later(run: RunFiles) -> tuple[int, float]:
 
 
 def chunk_table(outcomes: Sequence[Outcome]) -> SheetTable:
-    """Seconds of a chunk in each task, and a line through them: its slope is what a further task adds."""
+    """Seconds per chunk in each task, and a line through them: its slope is what a further task adds."""
     table = per_task_table(
         "complexity-chunks",
         "Seconds of a chunk in each task (the paper's: training time by chunks of ImageNet-R)",
@@ -95,7 +95,7 @@ def chunk_table(outcomes: Sequence[Outcome]) -> SheetTable:
 
 
 def seconds_of_chunks(run: RunFiles) -> list[float | None]:
-    """Mean seconds of a chunk, by task."""
+    """Mean seconds per chunk, by task."""
     chunk = run.config["protocol"]["chunk"]
     return [
         task["train_seconds"] / ceil(task["train_images"] / chunk) if task["train_images"] else None

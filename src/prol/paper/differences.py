@@ -1,4 +1,4 @@
-"""What differs between runs and the paper's setting, in words."""
+"""Differences between runs and the paper's setting, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Difference = tuple[str, str, str]
 
 
 def read_beside_paper(run: RunFolder) -> RunFiles:
-    """The contents of a finished run of which all that differs from the paper can be told."""
+    """The content of a finished run, from which all differences to the paper can be read."""
     files = read_finished(run)
     try:
         differences("main", [files])
@@ -24,7 +24,7 @@ def read_beside_paper(run: RunFolder) -> RunFiles:
 
 
 def differences(item: str, runs: Sequence[RunFiles]) -> list[Difference]:
-    """Triples of what, here, and in the paper; read off the configs of the runs."""
+    """Triples of setting, value here, and value in the paper, from the configs of the runs."""
     configs = [run.config for run in runs]
     if not configs:
         return []
@@ -45,7 +45,7 @@ def differences(item: str, runs: Sequence[RunFiles]) -> list[Difference]:
             "from a grid of 0.001 to 0.1, choice not said",
         ),
     ]
-    # What older runs did not record is left out.
+    # Settings that older runs did not record are omitted.
     return [(what, here, paper) for what, here, paper in found if here and here != paper]
 
 

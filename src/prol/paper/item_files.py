@@ -21,13 +21,13 @@ from prol.report.sheet_text import sheet_csv, sheet_markdown
 from prol.runs.folder import DamagedRun, RunFolder
 
 RUNS, OUTCOMES = "runs", "runs.json"
-_KEPT = ("row", "beside", "method", "dataset", "setting", "timed", "why", "failed")
+_RECORDED = ("row", "beside", "method", "dataset", "setting", "timed", "why", "failed")
 _TABLE = "table"
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """An item, written or not: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
+    """An item: its sheet, its page, its folder, what is missing and why, and whether a run failed."""
 
     sheet: Sheet
     page: str
@@ -41,7 +41,7 @@ class Reproduced:
 
 
 def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
-    """The tables of an item from what became of its runs."""
+    """The tables of an item, from the outcomes of its runs."""
     return Sheet(
         item,
         ITEMS[item].about,
@@ -75,7 +75,7 @@ def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 
 def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
-    """Writes everything that belongs into the item's folder."""
+    """Writes all files of the item's folder."""
     place = folder / item.name
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
@@ -83,7 +83,7 @@ def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reprodu
 
 
 def write_tables(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
-    """Writes all that can be made again from its runs and the list of them."""
+    """Writes all files that follow from the runs and their list."""
     made = describe(item, outcomes, folder)
     sheet, place = made.sheet, made.folder
     place.mkdir(parents=True, exist_ok=True)
@@ -95,29 +95,29 @@ def write_tables(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Repro
 
 
 def describe(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
-    """What would be written, and where; writes nothing."""
+    """What would be written; writes nothing."""
     sheet = make_sheet(item.name, outcomes)
     missing = tuple(dict.fromkeys(f"{one.row} on {one.dataset}: {one.why}" for one in outcomes if one.why))
     return Reproduced(sheet, sheet_markdown(sheet), folder / item.name, missing, any(one.failed for one in outcomes))
 
 
 def _outcome_content(outcome: Outcome) -> dict[str, Any]:
-    content = {name: getattr(outcome, name) for name in _KEPT}
+    content = {name: getattr(outcome, name) for name in _RECORDED}
     return content | {"runs": [run.folder for run in outcome.runs]}
 
 
-def left_out_runs(item: Item, asked: AbstractSet[str], folder: Path) -> int:
-    """How many finished runs the item's list holds, which is about to be replaced, that are not asked for now."""
+def left_out_runs(item: Item, requested: AbstractSet[str], folder: Path) -> int:
+    """The number of finished runs in the item's current list that are not requested now."""
     try:
         listed = json.loads((folder / item.name / OUTCOMES).read_text(encoding="utf-8"))
         before = {str(name) for row in listed for name in row["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return 0
-    return sum(RunFolder(folder / RUNS / name).status() == "finished" for name in before - asked)
+    return sum(RunFolder(folder / RUNS / name).status() == "finished" for name in before - requested)
 
 
 def sources(folder: Path, item: Item) -> list[Path]:
-    """The files that say which runs are an item's: its own, else those of all items it is made of."""
+    """The files that list an item's runs: its own, else those of all items it is made of."""
     own, parts = folder / item.name / OUTCOMES, [folder / part / OUTCOMES for part in item.made_of]
     if own.is_file():
         return [own]
@@ -125,7 +125,7 @@ def sources(folder: Path, item: Item) -> list[Path]:
 
 
 def read_outcomes(folder: Path, item: Item) -> list[Outcome]:
-    """What `write_item` kept of the item's runs, with their contents."""
+    """The outcomes that `write_item` recorded, with the content of their runs."""
     return [outcome for file in sources(folder, item) for outcome in _read_outcomes(folder, file)]
 
 
@@ -143,7 +143,7 @@ def _read_outcomes(folder: Path, file: Path) -> list[Outcome]:
 
 
 def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
-    """The outcome with the contents of its runs; what is wrong with one that cannot be read is said."""
+    """The outcome with the content of its runs, and the errors of those that cannot be read."""
     runs, why = [], [] if outcome.why is None else [outcome.why]
     for path in paths:
         try:

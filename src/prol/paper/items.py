@@ -17,9 +17,9 @@ class Want:
 
     Args:
         row: its name here.
-        beside: the paper's row it is compared with.
-        setting: the value of the table's own dial, where it has one.
-        timed: whether its time counts, so that nothing else may be at work meanwhile.
+        beside: the paper's row with which it is compared.
+        setting: the value of the parameter that the table varies, if any.
+        timed: whether its time counts, so that nothing else may run meanwhile.
     """
 
     row: str
@@ -34,7 +34,7 @@ class Item:
     """A table or a figure of the paper.
 
     Args:
-        made_of: other items whose runs together are all of its own.
+        made_of: other items whose runs together are all of its runs.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _ablation(scale: Scale) -> list[Want]:
 
 
 def _without_ptm(scale: Scale) -> list[Want]:
-    """The rows that the paper copied were measured on classes in an order drawn by the seed, its own by label."""
+    """The rows that the paper copied were measured on shuffled classes, its own in the order of labels."""
     dataset, wants = scale.without_ptm, []
     for line in rows.REPLAY_ROWS:
         if scale.takes(line.name, line.method):
@@ -131,7 +131,7 @@ ITEMS = {
 
 
 def pick(words: Sequence[str]) -> list[Item]:
-    """Items by their names; `all` is all of them."""
+    """Items by their names; `all` selects all of them."""
     if "all" in words:
         return list(ITEMS.values())
     for word in words:

@@ -1,4 +1,4 @@
-"""What the paper prints, table by table, with the slips that are known."""
+"""What the paper prints, table by table, with its known errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PER_TASK = ("throughput", "training_time", "inference_time")
 
 @dataclass(frozen=True)
 class Printed:
-    """One number of the paper; `slip` says what is wrong with it, where something is."""
+    """One number of the paper; `slip` describes its error, if it is known to have one."""
 
     value: float
     slip: str | None = None
@@ -41,7 +41,7 @@ class PrintedTable:
 
 
 def names() -> list[str]:
-    """Every table that is kept."""
+    """The names of all tables."""
     return sorted(file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
 
 

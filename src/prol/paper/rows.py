@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Line:
-    """One row: its name here, how it is run, and the paper's row that it is set beside."""
+    """One row: its name here, how it is run, and the paper's row with which it is compared."""
 
     name: str
     method: str
@@ -21,7 +21,7 @@ def _printed(name: str, method: str, **options: Any) -> Line:
     return Line(name, method, options, name)
 
 
-# The paper fitted both by LDA, on what it kept: all features, five a class, or the current task's alone.
+# The paper fitted both by LDA on stored features: all, five per class, or the current task's alone.
 _PAPER = (
     _printed("RanPAC-J", "ranpac", classifier="lda", memory="all"),
     _printed("RanDumb-J", "randumb", memory="all"),
@@ -39,7 +39,7 @@ PAPER_ROWS = _PAPER
 
 
 def main_rows(released: Mapping[str, Any]) -> tuple[Line, ...]:
-    """The paper's eleven rows, and those it lacks: other readings of its own, and learners that keep statistics only.
+    """The paper's eleven rows, and those it lacks: other readings of them, and learners that store statistics only.
 
     Args:
         released: options of the published code's row, besides its preset.
@@ -68,7 +68,7 @@ REPLAY_ROWS = (
     Line("MOSE", "mose"),
     Line("GDumb", "gdumb"),
 )
-"""Methods that learn a ResNet-18 from nothing and keep 5,000 images; the paper copied numbers of the first seven."""
+"""Methods that train a ResNet-18 from scratch and store 5,000 images; the paper copied numbers of the first seven."""
 
 
 def _ablation(name: str, row: str, printed: bool = True) -> Line:

@@ -1,4 +1,4 @@
-"""At what scale the paper is run again: its own, the built-in backbone's, or a few minutes of a processor."""
+"""The scale of a reproduction: the paper's, the built-in backbone's, or a few minutes on a processor."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _FEW_VERSIONS = {"ocm": {"rotations": 2}, "onpro": {"rotations": 2}, "gdumb": {"
 
 @dataclass(frozen=True)
 class Scale:
-    """Everything that is the same for all runs of a reproduction.
+    """The settings that all runs of a reproduction share.
 
     Args:
-        backbone: of all methods, but for those that learn from nothing.
-        tiny_backbone: PROL's beside those.
-        own_network: the one that those train.
+        backbone: of all methods except those that train from scratch.
+        tiny_backbone: PROL's next to those.
+        own_network: the network that those train.
         datasets: of the main table, the history and the appendix.
         home: of ablation and robustness, where the paper takes ImageNet-R.
         timed: of throughput and complexity, where it takes ImageNet-R.
         without_ptm: of the table of methods without a pre-trained model, where it takes CIFAR-100.
         most_per_class: images of a class in the longest stream of complexity; 120 is ImageNet-R's mean.
-        data: where data sets lie, by name.
-        dataset_options: the data sets' own options, by name.
-        rates: learning rates by data set and method; the methods' own where there is none.
-        options: options of methods that hold in every row.
+        data: paths of data sets, by name.
+        dataset_options: options of data sets, by name.
+        rates: learning rates by data set and method; the methods' defaults otherwise.
+        options: options of methods, for every row.
         released: options of the published code's row.
-        picked: rows or methods to be run, with options to be set; all when None.
+        picked: rows or methods to run, with options; all when None.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Scale:
     def plan(
         self, row: str, method: str, dataset: str, options: Options, backbone: str | None = None, timed: bool = False
     ) -> Plan:
-        """A run as asked for; of its seeds only the first is set."""
+        """A planned run, with the first seed."""
         rate = self.rates.get(dataset, {}).get(method)
         own = {} if rate is None else {"lr": rate}
         plan = Plan(
             method=method,
             dataset=dataset,
-            options=own | dict(self.options.get(method, {})) | dict(options) | self._asked(row, method),
+            options=own | dict(self.options.get(method, {})) | dict(options) | self._picked_options(row, method),
             backbone=backbone or self.backbone,
             device=self.device,
             precision=self.precision,
@@ -98,7 +98,7 @@ class Scale:
         return replace(plan, checkpoint_every=None) if timed else plan
 
     def takes(self, row: str, method: str) -> bool:
-        """Whether a row is to be run."""
+        """Whether a row is run."""
         return self.picked is None or method in self.picked or row in self.picked
 
     def on(self, *datasets: str) -> Scale:
@@ -106,7 +106,7 @@ class Scale:
         first = datasets[0]
         return replace(self, datasets=datasets, home=first, timed=first, without_ptm=first)
 
-    def _asked(self, row: str, method: str) -> dict[str, Any]:
+    def _picked_options(self, row: str, method: str) -> dict[str, Any]:
         picked = self.picked or {}
         return dict(picked.get(method, {})) | dict(picked.get(row, {}))
 

@@ -1,4 +1,4 @@
-"""From finished runs to tables of accuracies, ours beside the paper's."""
+"""Tables of accuracies from finished runs, ours next to the paper's."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ DEFINITIONS = (
 _KEYS = {"FAA": "faa", "CAA": "caa", "FM": "forgetting"}
 
 
-def stands_for(dataset: str, home: str) -> str:
-    """The paper's data set beside which ours is set: the same, else `home`."""
+def compared_with(dataset: str, home: str) -> str:
+    """The paper's data set with which ours is compared: the same, else `home`."""
     return dataset if dataset in DATASETS else home
 
 
 def datasets_of(outcomes: Iterable[Outcome]) -> list[str]:
-    """In the order in which they were asked for."""
+    """The data sets, in the order requested."""
     return list(dict.fromkeys(outcome.dataset for outcome in outcomes))
 
 
 def main_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """The main table, a data set at a time."""
+    """The main table, one per data set."""
     printed = read_printed("main")
     tables = []
     for dataset in datasets_of(outcomes):
-        paper = stands_for(dataset, "cifar100")
+        paper = compared_with(dataset, "cifar100")
         tables.append(
             SheetTable(
                 name=f"main-{dataset}",
@@ -56,10 +56,10 @@ def main_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 
 def history_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """Accuracy and forgetting after each task, a data set at a time."""
+    """Accuracy and forgetting after each task, one table per data set."""
     tables = []
     for dataset in datasets_of(outcomes):
-        paper = stands_for(dataset, "cifar100")
+        paper = compared_with(dataset, "cifar100")
         own = [outcome for outcome in outcomes if outcome.dataset == dataset]
         for kind, key in (("accuracy", "average_accuracy"), ("forgetting", "forgetting_history")):
             printed = read_printed(f"{kind}_{paper}")
@@ -78,7 +78,7 @@ def per_task_table(
     y_title: str,
     digits: int = 2,
 ) -> SheetTable:
-    """A table with one column a task and their mean, and a figure of lines."""
+    """A table with one column per task and their mean, and a figure of lines."""
     tasks = max((len(read(run)) for outcome in outcomes for run in outcome.runs), default=len(printed.columns) - 1)
     columns = (*(str(task) for task in range(1, tasks + 1)), "AVG")
     rows = []
@@ -103,7 +103,7 @@ def per_task_table(
 
 
 def without_ptm_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """Methods that learn from nothing and keep images, and PROL."""
+    """Methods that train from scratch and store images, and PROL."""
     printed = read_printed("non_ptm")
     return [
         SheetTable(
@@ -129,7 +129,7 @@ def without_ptm_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 
 def ablation_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """PROL's parts one after another."""
+    """PROL's parts, added one after another."""
     printed = read_printed("ablation")
     return [
         SheetTable(
@@ -155,8 +155,8 @@ def ablation_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
     ]
 
 
-def robustness_tables(name: str, dial: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """FAA and CAA against a dial, a data set and a measure at a time."""
+def robustness_tables(name: str, parameter: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
+    """FAA and CAA against a parameter, one table per data set and measure."""
     printed = read_printed(name.replace("-", "_"))
     tables = []
     for dataset in datasets_of(outcomes):
@@ -179,13 +179,13 @@ def robustness_tables(name: str, dial: str, outcomes: Sequence[Outcome]) -> list
             tables.append(
                 SheetTable(
                     name=f"{name}-{measure.lower()}-{dataset}",
-                    title=_title(f"{measure} against {dial}", dataset, "imagenet_r"),
+                    title=_title(f"{measure} against {parameter}", dataset, "imagenet_r"),
                     label=printed.label,
                     columns=tuple(str(value) for value in values),
                     rows=tuple(rows),
                     figure="lines",
                     x=tuple(float(value) for value in values),
-                    x_title=dial,
+                    x_title=parameter,
                     y_title=f"{measure}, %",
                 )
             )
@@ -193,7 +193,7 @@ def robustness_tables(name: str, dial: str, outcomes: Sequence[Outcome]) -> list
 
 
 def pair(values: Sequence[float], printed: PrintedTable, row: str | None, column: str) -> Pair:
-    """Ours over seeds beside the paper's number."""
+    """Ours over seeds, and the paper's number."""
     ours, theirs = Spread.of(values) if values else None, printed.find(row, column)
     return Pair(ours) if theirs is None else Pair(ours, theirs.value, theirs.slip)
 
@@ -204,7 +204,7 @@ def row_of(outcome: Outcome, pairs: Sequence[Pair]) -> SheetRow:
 
 
 def joined_row(name: str, outcomes: Sequence[Outcome], pairs: Sequence[Pair]) -> SheetRow:
-    """A row that several outcomes share, each a column of its own."""
+    """A row that several outcomes share, one column each."""
     seeds = tuple(sorted({run.config["seed"] for outcome in outcomes for run in outcome.runs}))
     reasons = list(dict.fromkeys(outcome.why for outcome in outcomes if outcome.why))
     remark = ""
@@ -227,7 +227,7 @@ def _metric(measure: str) -> Read:
 
 
 def _history(key: str, skip: bool) -> Callable[[RunFiles], Sequence[float | None]]:
-    """Values by task; after the first nothing can have been forgotten."""
+    """Values by task; after the first, nothing can have been forgotten."""
 
     def read(run: RunFiles) -> Sequence[float | None]:
         values: list[float | None] = list(run.result["metrics"][key])

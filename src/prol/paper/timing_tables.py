@@ -1,4 +1,4 @@
-"""From finished runs to tables of times and parameters."""
+"""Tables of times and parameters from finished runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COMPILED = (
 
 
 def meaning(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """What the times are of."""
+    """What the times include."""
     on_a_gpu = any(str(run.config["device"]).startswith("cuda") for outcome in outcomes for run in outcome.runs)
     return (_MEANING, _COMPILED) if on_a_gpu else (_MEANING,)
 
@@ -85,7 +85,7 @@ def per_task_time_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 
 def timing_of(run: RunFiles) -> Content:
-    """What a run of a reproduction always has."""
+    """The times, which every run of a reproduction has."""
     assert run.timing is not None
     return run.timing
 
@@ -107,7 +107,7 @@ def _mean_over_tasks(read: ByTask, run: RunFiles) -> float:
 
 
 def _conventions(outcomes: Sequence[Outcome]) -> list[str]:
-    """What is counted, and PROL by the paper's own way of counting."""
+    """What is counted, and PROL by the paper's convention."""
     said = [
         "Ours are parameters stored at the end, besides the frozen backbone and statistics; the paper counts RanDumb's "
         "random matrix, L2P's whole classifier, and PROL with the head of one task."

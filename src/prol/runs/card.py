@@ -34,7 +34,7 @@ def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str, fr
 
 
 def _header(method: str, terms: WeightsTerms) -> str:
-    """What model hubs read. A JSON text is a YAML text, so that no name can break out of its line."""
+    """What model hubs read. JSON is valid YAML, so no name can break out of its line."""
     lines = ["---", "library_name: prol", "pipeline_tag: image-classification"]
     lines += ["tags:", "- prol", "- image-classification", "- continual-learning", f"- {json.dumps(method)}"]
     if terms.licence is not None:
@@ -47,7 +47,7 @@ def _header(method: str, terms: WeightsTerms) -> str:
 
 def _opening(meta: Mapping[str, Any], title: str, citation: str, terms: WeightsTerms, from_scratch: bool) -> str:
     stands_on = (
-        f"It stands on the weights `{terms.title}` (SHA-256 `{meta['backbone']['sha256']}`), which are not part of "
+        f"It uses the weights `{terms.title}` (SHA-256 `{meta['backbone']['sha256']}`), which are not part of "
         f"this folder. Terms of those weights: {terms.words}."
     )
     if from_scratch:
@@ -77,7 +77,7 @@ def _use(title: str, backbone: str, terms: WeightsTerms) -> str:
 
 def _seen(seen: Mapping[str, Any], run: Mapping[str, Any] | None, classes: list[Label]) -> str:
     images = "An uncounted number of images" if seen["images"] is None else _counted(seen["images"], "image", "images")
-    text = f"## What it has seen\n\n{images}, of {_counted(seen['classes'], 'class', 'classes')}"
+    text = f"## Training data\n\n{images}, of {_counted(seen['classes'], 'class', 'classes')}"
     text += "." if run is None else _stream(run)
     if not classes:
         return text
@@ -91,7 +91,7 @@ def _seen(seen: Mapping[str, Any], run: Mapping[str, Any] | None, classes: list[
 
 
 def _changed(meta: Mapping[str, Any]) -> str:
-    """What was done to the classes afterwards, and which are not here."""
+    """Later operations on classes, and omitted classes."""
     done, left_out, text = dict(meta.get("operations") or {}), meta.get("left_out"), ""
     done.pop(JOINED, None)
     if meta.get("merged"):
@@ -100,7 +100,7 @@ def _changed(meta: Mapping[str, Any]) -> str:
         )
     if done:
         counted = ", ".join(f"{_counted(count, 'class', 'classes')} {what}" for what, count in done.items())
-        text += f"\n\nAfterwards, by hand: {counted} (`operations.jsonl`)."
+        text += f"\n\nChanged afterwards: {counted} (`operations.jsonl`)."
         text += " What was measured, and the images counted, are those of before." if meta["run"] else ""
     if left_out is not None and left_out["classes"]:
         text += (
@@ -114,13 +114,13 @@ def _changed(meta: Mapping[str, Any]) -> str:
 def _stream(run: Mapping[str, Any]) -> str:
     data, protocol = run["dataset"], run["protocol"]
     part = ["a development split of its training images"] if data["development"] else []
-    part += [] if data["limit_per_class"] is None else [f"at most {data['limit_per_class']} images a class"]
+    part += [] if data["limit_per_class"] is None else [f"at most {data['limit_per_class']} images per class"]
     text = (
         f", from the data set `{data['name']}`{' (' + ', '.join(part) + ')' if part else ''} in the order of the "
         f"protocol `{protocol['name']}`: {_counted(protocol['tasks'], 'task', 'tasks')}, chunks of "
         f"{protocol['chunk']}, seed {run['seed']}."
     )
-    ended = f" The run was stopped on its way: {run['tasks_ended']} of the tasks had ended."
+    ended = f" The run is unfinished: {run['tasks_ended']} of the tasks had ended."
     return text if run["finished"] else text + ended
 
 
@@ -141,17 +141,17 @@ def _measured(run: Mapping[str, Any] | None, precision: str) -> str:
 def _keeps(footprint: Mapping[str, Any], per_class: list[int] | None, size: int, form: str) -> str:
     stored = {name: footprint[f"{name}_stored"]["count"] for name in ("parameters", "statistics", "samples")}
     text = (
-        f"## What it keeps\n\n`model.safetensors` ({size:,} bytes) holds what was learnt (by the method's own count "
-        f"{stored['parameters']:,} parameters and {stored['statistics']:,} statistics) and what is needed to go on "
+        f"## What it stores\n\n`model.safetensors` ({size:,} bytes) holds what was learnt (by the method's own count "
+        f"{stored['parameters']:,} parameters and {stored['statistics']:,} statistics) and what is needed to continue "
         "learning: optimiser, schedule and random state. `meta.json` holds the class names and the options. "
     )
     if stored["samples"]:
         return (
-            text + f"**It keeps {stored['samples']:,} samples** as {form}: think of whose they are before sharing it."
+            text + f"**It stores {stored['samples']:,} samples** as {form}: think of whose they are before sharing it."
         )
-    text += "It keeps no image and no single sample"
+    text += "It stores no image and no single sample"
     if per_class is not None and 1 in per_class:
-        text += ", though the statistics of a class it has met once are those of one image"
+        text += ", though the statistics of a class with one image are those of that image"
     return text + "."
 
 
@@ -164,7 +164,7 @@ def _limits(pixels: int, terms: WeightsTerms, from_scratch: bool) -> str:
         weights = "- It was trained on its stream alone: it knows nothing beyond those images."
     return (
         "## Limits\n\n"
-        "- It answers with one of its classes whatever an image shows: it cannot say that it does not know.\n"
+        "- It predicts one of its classes whatever an image shows: unknown classes are not rejected.\n"
         "- Probabilities are the softmax of its scores over its classes: they rank, but are not calibrated.\n"
         f"- It sees the middle square of an image, at {pixels} x {pixels} pixels.\n{weights}"
     )
@@ -175,6 +175,6 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name on one line, without what Markdown would take for markup."""
-    shown = (sign for sign in " ".join(text.split()) if sign.isprintable())
-    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#" else sign for sign in shown)
+    """A name on one line, with Markdown characters escaped."""
+    shown = (character for character in " ".join(text.split()) if character.isprintable())
+    return "".join(f"\\{character}" if character in "\\`*_[]<>|#" else character for character in shown)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prol.files import locked_folder, require_folder, write_json, write_text
-from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch
+from prol.report.comparison import Row, RunFiles, compare_runs, describe_stream, from_scratch, stream_differences
 from prol.report.comparison_table import comparison_markdown
 from prol.runs.display import Display, Silent
 from prol.runs.engine import SIDE_BY_SIDE, Say, Summary, known_side_by_side, read_finished, run_all
@@ -17,7 +17,6 @@ from prol.runs.executors import Executor, LocalProcesses, Serial, require_jobs, 
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection, require_planned
 from prol.runs.plan import Plan
-from prol.runs.setup import changes
 
 SUMMARY, PAGE = "comparison.json", "comparison.md"
 
@@ -182,25 +181,7 @@ def _reference(outlines: Mapping[str, Mapping[str, Any]], otherwise: Mapping[str
 
 def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
     """The first setting in which the streams of two configs differ, with both values."""
-    own_network = from_scratch(one) or from_scratch(other)
-    first, second = (_stream_settings(config, own_network) for config in (one, other))
-    return next(((name, *values) for name, values in changes(first, second, partial=True).items()), None)
-
-
-def _stream_settings(config: Mapping[str, Any], own_network: bool) -> dict[str, Any]:
-    """What must be equal for results to be comparable; a network trained from scratch is part of its method."""
-    dataset, protocol = config["dataset"], config["protocol"]
-    # Paths do not matter: the hash of the labels stands for the data.
-    data = {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")}
-    data = {"development": False} | data  # older configs lack it
-    settings = {
-        "dataset": data | {"options": {name: v for name, v in dataset["options"].items() if name != "split"}},
-        "protocol": {name: protocol[name] for name in ("name", "tasks", "chunk", "class_order", "options")},
-        "device": config["device"].partition(":")[0],
-        "points": config["measures"]["points"],
-        "clock": config["clock"],
-    }
-    return settings if own_network else settings | {"backbone": config["backbone"], "precision": config["precision"]}
+    return next(((name, *values) for name, values in stream_differences(one, other).items()), None)
 
 
 def _summarise(folder: Path, failures: Mapping[str, str]) -> tuple[Comparison, list[RunFiles]]:

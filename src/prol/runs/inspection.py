@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from prol import registry
 from prol.backbones import open_backbone
@@ -16,24 +15,14 @@ from prol.backbones.opening import BUILT_IN
 from prol.datasets import Dataset
 from prol.runs.folder import RunFolder
 from prol.runs.plan import Plan
-from prol.runs.setup import Named, backbone_name, changes, describe, look_up, open_data, outline
-
-
-@dataclass(frozen=True)
-class NetworkFacts:
-    """What `config.json` records of a backbone, without its weights."""
-
-    name: str
-    sha256: str
-    precision: str
-    device: torch.device
+from prol.runs.setup import Named, Network, backbone_name, changes, describe, look_up, open_data, outline
 
 
 class Inspection:
     """Looks at many plans: opens each network once and each data set once in a row, and builds no learner."""
 
     def __init__(self) -> None:
-        self._networks: dict[tuple[str, str, str], NetworkFacts] = {}
+        self._networks: dict[tuple[str, str, str], Network] = {}
         self._data: tuple[str, Dataset] | None = None
 
     def dataset(self, plan: Plan, named: Named | None = None) -> Dataset:
@@ -45,18 +34,17 @@ class Inspection:
             self._data = key, open_data(plan, named)
         return self._data[1]
 
-    def network(self, plan: Plan) -> NetworkFacts:
+    def network(self, plan: Plan) -> Network:
         key = backbone_name(plan), plan.device, plan.precision
         if key not in self._networks:
-            opened = open_backbone(key[0], device=plan.device, precision=plan.precision)
-            self._networks[key] = NetworkFacts(opened.name, opened.sha256, opened.precision, opened.device)
+            self._networks[key] = Network.of(open_backbone(key[0], device=plan.device, precision=plan.precision))
         return self._networks[key]
 
     def outline(self, plan: Plan) -> dict[str, Any]:
         """The plan's config as far as names, data and weights determine it, with what was left to the machine."""
         named, network = look_up(plan), self.network(plan)
         known = outline(plan, named, self.dataset(plan, named), network)
-        return known | {"device": str(network.device), "precision": network.precision}
+        return known | {"device": network.device, "precision": network.precision}
 
     def config(self, plan: Plan) -> dict[str, Any]:
         """The plan's whole config; the learner behind it has shapes only."""
@@ -81,11 +69,11 @@ def require_planned(plan: Plan, run: RunFolder) -> None:
         raise ValueError(f"{run.path} holds a run with {name} {there!r}, asked for is {wanted!r}: choose another --out")
 
 
-def _is_named(asked: str, there: str) -> bool:
-    """Whether a backbone that was opened as `asked` is called `there`."""
-    architecture, at, source = asked.partition("@")
-    resolved = f"{architecture}@{Path(source).resolve()}" if at else "builtin" if asked == BUILT_IN else asked
-    return there in (asked, resolved) or (not at and there.startswith(f"{asked}."))
+def _is_named(given: str, there: str) -> bool:
+    """Whether a backbone that was opened as `given` is called `there`."""
+    architecture, at, source = given.partition("@")
+    resolved = f"{architecture}@{Path(source).resolve()}" if at else "builtin" if given == BUILT_IN else given
+    return there in (given, resolved) or (not at and there.startswith(f"{given}."))
 
 
 def count_parameters(

@@ -1,4 +1,4 @@
-"""What a run is asked to do."""
+"""The plan of a run."""
 
 from __future__ import annotations
 
@@ -81,31 +81,18 @@ class Plan:
         """The plan of a run from its `config.json`, with nothing left to resolve."""
         protocol, dataset, clock = config["protocol"], config["dataset"], config["clock"]
         times = None if clock is None else clock["step_seconds"]
+        own = ("method", "options", "device", "precision", "seed", "threads", "workers")
         return cls(
-            method=config["method"],
+            **{name: config[name] for name in (*own, "checkpoint_every", "checkpoint_share")},
+            **{name: protocol[name] for name in ("tasks", "chunk", "class_order", "boundaries", "announce")},
+            **{name: dataset[name] for name in ("data", "development", "limit_per_class")},
             dataset=dataset["name"],
-            options=config["options"],
-            backbone=config["backbone"]["name"],
-            device=config["device"],
-            precision=config["precision"],
-            seed=config["seed"],
+            dataset_options=dataset["options"],
             protocol=protocol["name"],
             protocol_options=protocol["options"],
-            tasks=protocol["tasks"],
-            chunk=protocol["chunk"],
-            class_order=protocol["class_order"],
-            boundaries=protocol["boundaries"],
-            announce=protocol["announce"],
-            data=dataset["data"],
-            dataset_options=dataset["options"],
-            development=dataset["development"],
-            limit_per_class=dataset["limit_per_class"],
+            backbone=config["backbone"]["name"],
             measures=Measures(**config["measures"]),
             clock=clock and Clock(clock["rate"], clock["keep"], tuple(times) if isinstance(times, list) else times),
-            threads=config["threads"],
-            workers=config["workers"],
-            checkpoint_every=config["checkpoint_every"],
-            checkpoint_share=config["checkpoint_share"],
         )
 
 

@@ -88,7 +88,7 @@ def start(
                 write_json(folder.stream, stream_content(setup.dataset, setup.stream))
                 if setup.dataset.cut is not None:
                     write_json(folder.split, cut_content(setup.dataset.cut))
-            _carry_out(folder, setup, setup.config, display or Silent(), listeners)
+            _execute(folder, setup, setup.config, display or Silent(), listeners)
     return folder
 
 
@@ -123,11 +123,11 @@ def resume(
             if side_by_side and not config.get("side_by_side"):
                 with folder.writing():
                     write_json(folder.config, config | {"side_by_side": True})
-            _carry_out(folder, setup, config, display, listeners)
+            _execute(folder, setup, config, display, listeners)
     return folder
 
 
-def _carry_out(
+def _execute(
     folder: RunFolder,
     setup: Setup,
     config: Mapping[str, Any],

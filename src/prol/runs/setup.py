@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from prol import registry
-from prol.backbones import open_backbone
+from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import require_precision
 from prol.datasets import Dataset
 from prol.datasets.development import development
@@ -53,17 +53,18 @@ class Named:
     dataset_options: dict[str, Any]
 
 
-class Network(Protocol):
+@dataclass(frozen=True)
+class Network:
     """What `config.json` records of an open backbone."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def device(self) -> torch.device: ...
+    name: str
+    sha256: str
+    precision: str
+    device: str
+
+    @classmethod
+    def of(cls, backbone: Backbone) -> Network:
+        return cls(backbone.name, backbone.sha256, backbone.precision, str(backbone.device))
 
 
 def look_up(plan: Plan) -> Named:
@@ -98,7 +99,7 @@ def set_up(plan: Plan) -> Setup:
     dataset = open_data(plan, named)
     backbone = open_backbone(backbone_name(plan), device=plan.device, precision=plan.precision)
     learner = named.method(backbone, named.options, plan.seed)
-    config, stream = describe(plan, named, dataset, learner, backbone)
+    config, stream = describe(plan, named, dataset, learner, Network.of(backbone))
     return Setup(config, learner, dataset, stream)
 
 
@@ -129,7 +130,7 @@ def describe(
         "backbone": known["backbone"],
         "preprocessing": dataclasses.asdict(learner.preprocessing),
         "precision": network.precision,
-        "device": str(network.device),
+        "device": network.device,
         "threads": plan.threads or torch.get_num_threads(),
         "workers": (os.cpu_count() or 2) // 2 if plan.workers is None else plan.workers,
         "seed": plan.seed,

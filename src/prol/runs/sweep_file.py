@@ -73,7 +73,7 @@ def read_sweep_file(file: str | Path) -> Request:
 
 
 def replaced_by_flags(
-    asked: Request,
+    request: Request,
     methods: Sequence[str],
     datasets: Sequence[str],
     axes: Mapping[str, Sequence[Any]],
@@ -81,11 +81,11 @@ def replaced_by_flags(
 ) -> Request:
     """A file's request, in which flags replace what it says about the same setting."""
 
-    protocols = protocols_of(asked.grid, asked.settings)
-    before, now = ([read_method(word)[0] for word in words] for words in (asked.methods, methods or asked.methods))
+    protocols = protocols_of(request.grid, request.settings)
+    before, now = ([read_method(word)[0] for word in words] for words in (request.methods, methods or request.methods))
     owners: dict[str, tuple[Callable[[str], Sequence[str]], Sequence[str], Sequence[str]]] = {
         "": (method_options, before, now),
-        "data": (data_options, asked.datasets, datasets or asked.datasets),
+        "data": (data_options, request.datasets, datasets or request.datasets),
         "protocol": (protocol_options, protocols, protocols_of(axes, settings, protocols)),
     }
 
@@ -100,13 +100,13 @@ def replaced_by_flags(
         return any(option in options(name) for name in have) or not any(option in options(name) for name in had)
 
     return replace(
-        asked,
-        methods=methods or asked.methods,
-        datasets=datasets or asked.datasets,
-        grid={axis: values for axis, values in asked.grid.items() if stays(axis)} | dict(axes),
-        settings={name: value for name, value in asked.settings.items() if name not in axes} | dict(settings),
+        request,
+        methods=methods or request.methods,
+        datasets=datasets or request.datasets,
+        grid={axis: values for axis, values in request.grid.items() if stays(axis)} | dict(axes),
+        settings={name: value for name, value in request.settings.items() if name not in axes} | dict(settings),
         # The file may know where other data sets are.
-        data={name: place for name, place in asked.data.items() if not datasets or name in datasets},
+        data={name: place for name, place in request.data.items() if not datasets or name in datasets},
     )
 
 
