@@ -4,23 +4,25 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import prol
 from prol.cli.app import main
-from prol.runs import start
-from runs.small_runs import environment, small_plan
+from prol.runs import RunFolder
+from runs.small_runs import environment
 
 ANSI = re.compile(r"\x1b\[")
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
-    return start(small_plan(small_vit), tmp_path_factory.mktemp("runs") / "run").path
+@pytest.fixture
+def run_folder(finished: Callable[[str], Path]) -> Path:
+    return finished("ncm")
 
 
 def test_the_version_is_printed(command) -> None:
@@ -69,14 +71,14 @@ def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, sm
     assert (config["protocol"]["class_order"], config["protocol"]["announce"]) == ("shuffled", False)
 
 
-def test_a_finished_run_is_resumed_by_saying_so(command, finished: Path) -> None:
-    outcome = command("resume", str(finished))
+def test_a_finished_run_is_resumed_by_saying_so(command, run_folder: Path) -> None:
+    outcome = command("resume", str(run_folder))
     assert outcome.code == 0
     assert "has already finished" in outcome.out
 
 
-def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, small_vit: str) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run")
+def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, finished: Callable[[str], Path]) -> None:
+    run = RunFolder(shutil.copytree(finished("ncm"), tmp_path / "run"))
     run.result.unlink()
     assert "not finished: continue with `prol resume" in command("show", str(run.path)).out
     outcome = command("resume", str(run.path))
@@ -86,10 +88,10 @@ def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, small_v
 
 
 def test_a_finished_run_is_shown_with_its_history_measures_footprint_and_what_it_was_told(
-    command, finished: Path
+    command, run_folder: Path
 ) -> None:
-    out = command("show", str(finished)).out
-    result = json.loads((finished / "result.json").read_text())
+    out = command("show", str(run_folder)).out
+    result = json.loads((run_folder / "result.json").read_text())
     for value in (*result["metrics"]["average_accuracy"], result["metrics"]["bwt"], result["metrics"]["caa_task_mean"]):
         assert f"{value:.2f}" in out
     assert f"{result['footprint']['statistics_stored']['count']:,}" in out
@@ -98,8 +100,8 @@ def test_a_finished_run_is_shown_with_its_history_measures_footprint_and_what_it
 
 
 @pytest.mark.parametrize(("name", "begins"), [("run.png", b"\x89PNG"), ("run.svg", b"<?xml")])
-def test_a_run_is_drawn(command, finished: Path, tmp_path: Path, name: str, begins: bytes) -> None:
-    assert command("show", str(finished), "--plot", str(tmp_path / name)).code == 0
+def test_a_run_is_drawn(command, run_folder: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    assert command("show", str(run_folder), "--plot", str(tmp_path / name)).code == 0
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 
@@ -171,9 +173,9 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
     ("name", "message"), [("run.doc", "must end in .png or .svg"), ("no/such/folder/run.png", "does not exist")]
 )
 def test_a_plot_that_cannot_be_written_is_refused(
-    command, finished: Path, tmp_path: Path, name: str, message: str
+    command, run_folder: Path, tmp_path: Path, name: str, message: str
 ) -> None:
-    outcome = command("show", str(finished), "--plot", str(tmp_path / name))
+    outcome = command("show", str(run_folder), "--plot", str(tmp_path / name))
     assert outcome.code == 2
     assert message in outcome.err
 
@@ -195,10 +197,10 @@ def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, small_vit
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(
-    command, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    outcome = command("show", str(finished), "--plot", str(tmp_path / "run.png"))
+    outcome = command("show", str(run_folder), "--plot", str(tmp_path / "run.png"))
     assert outcome.code == 2
     assert "pip install matplotlib" in outcome.err
 

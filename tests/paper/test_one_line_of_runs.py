@@ -48,6 +48,7 @@ class Watching(Recording):
             self.seen.append(written(self.out))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_an_item_is_written_when_its_own_runs_are_over(scale: Scale, tmp_path: Path) -> None:
     watching = Watching(tmp_path)
     done = reproduce(pick(["history", "ablation", "main"]), scale, tmp_path, watching)
@@ -58,6 +59,7 @@ def test_an_item_is_written_when_its_own_runs_are_over(scale: Scale, tmp_path: P
     assert [one.sheet.item for one in done] == ["history", "ablation", "main"]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_an_item_that_has_all_its_runs_waits_for_nothing(scale: Scale, tmp_path: Path) -> None:
     reproduce(pick(["main"]), scale, tmp_path)
     (tmp_path / "main" / "table.md").unlink()
@@ -66,6 +68,7 @@ def test_an_item_that_has_all_its_runs_waits_for_nothing(scale: Scale, tmp_path:
     assert watching.seen[0] == {"main"}
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_that_fails_is_told_and_its_item_waits_no_longer(scale: Scale, tmp_path: Path) -> None:
     watching, said = Watching(tmp_path, failing="ncm-"), list[str]()
     main, ablation = reproduce(pick(["main", "ablation"]), scale, tmp_path, watching, say=said.append)
@@ -75,6 +78,7 @@ def test_a_run_that_fails_is_told_and_its_item_waits_no_longer(scale: Scale, tmp
     assert any(line.endswith("finished (3 of 3 runs)") for line in said)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_what_is_timed_comes_last_and_is_counted_with_the_rest(scale: Scale, tmp_path: Path) -> None:
     order: list[str] = []
 
@@ -103,6 +107,7 @@ class Interrupted(Recording):
         raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_what_was_finished_before_an_interrupt_has_its_table(scale: Scale, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         reproduce(pick(["non-ptm", "ablation", "main"]), scale, tmp_path, Interrupted())

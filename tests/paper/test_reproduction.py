@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -28,9 +29,23 @@ from prol.runs.setup import set_up
 from runs.small_runs import environment
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def scale(small_vit: str) -> Scale:
     return small_scale(small_vit)
+
+
+@pytest.fixture(scope="module")
+def made_once(scale: Scale, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reproduced")
+    [done], recording = again(["main"], scale, folder)
+    assert (len(recording.asked), done.failed) == (2, False)
+    return folder
+
+
+@pytest.fixture
+def reproduced(made_once: Path, tmp_path: Path) -> Path:
+    """A copy of the main table in two rows."""
+    return Path(shutil.copytree(made_once, tmp_path / "reproduced"))
 
 
 def again(items: list[str], scale: Scale, out: Path) -> tuple[list[Reproduced], Recording]:
@@ -46,40 +61,37 @@ def results(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in out.glob("runs/*/result.json")}
 
 
-def test_an_item_writes_its_table_its_figures_and_its_runs(scale: Scale, tmp_path: Path) -> None:
-    [done], recording = again(["main"], scale, tmp_path)
-    assert len(recording.asked) == 2
-    assert {path.name for path in (tmp_path / "main").iterdir()} == {
+def test_an_item_writes_its_table_its_figures_and_its_runs(reproduced: Path) -> None:
+    assert {path.name for path in (reproduced / "main").iterdir()} == {
         *("runs.json", "table.json", "table.csv", "table.md", "main-digits.png", "main-digits.svg")
     }
-    rows = {row.name: row for row in done.sheet.tables[0].rows}
+    [table] = json.loads((reproduced / "main/table.json").read_text())["tables"]
+    rows = {row["name"]: row for row in table["rows"]}
     assert rows.keys() == {"PROL", "NCM"}
-    result = json.loads(next(tmp_path.glob("runs/ncm-*/result.json")).read_text())
-    ours = rows["NCM"].pairs[0].ours
-    assert ours is not None
-    assert ours.values == (result["metrics"]["faa"],)
-    assert json.loads((tmp_path / "main/table.json").read_text())["tables"][0]["rows"][0]["pairs"][0]["paper"] == 86.32
-    for run in tmp_path.glob("runs/*"):
+    assert rows["PROL"]["pairs"][0]["paper"] == 86.32
+    result = json.loads(next(reproduced.glob("runs/ncm-*/result.json")).read_text())
+    assert rows["NCM"]["pairs"][0]["ours"]["values"] == [result["metrics"]["faa"]]
+    for run in reproduced.glob("runs/*"):
         assert {"config.json", "result.json", "timing.json", "events.jsonl"} <= {path.name for path in run.iterdir()}
         assert not (run / "model").exists()
         assert not (run / "checkpoint").exists()
 
 
-def test_a_second_call_runs_nothing_and_other_items_share_the_runs(scale: Scale, tmp_path: Path) -> None:
-    again(["main"], scale, tmp_path)
-    before, page = written_at(tmp_path), (tmp_path / "main/table.md").read_text()
+def test_a_second_call_runs_nothing_and_other_items_share_the_runs(scale: Scale, reproduced: Path) -> None:
+    before, page = written_at(reproduced), (reproduced / "main/table.md").read_text()
     for items in (["main"], ["history"]):
-        _, recording = again(items, scale, tmp_path)
+        _, recording = again(items, scale, reproduced)
         assert recording.asked == []
-    assert written_at(tmp_path) == before
-    assert (tmp_path / "main/table.md").read_text() == page
-    _, recording = again(["main"], replace(scale, seeds=(0, 1)), tmp_path)
-    assert len(recording.asked) == 2
-    assert all("-seed1-" in name for name in recording.asked)
-    _, recording = again(["main"], replace(scale, limit_per_class=1), tmp_path)
-    assert len(recording.asked) == 2  # another stream is another run
+    assert written_at(reproduced) == before
+    assert (reproduced / "main/table.md").read_text() == page
+    for other, word in ((replace(scale, seeds=(0, 1)), "-seed1-"), (replace(scale, limit_per_class=1), "-seed0-")):
+        noting = Noting()
+        reproduce(pick(["main"]), other, reproduced, noting, noting)
+        assert len(noting.asked) == 2  # another stream is another run
+        assert all(word in name for name in noting.asked)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_last_row_of_the_ablation_is_the_run_of_the_main_table(scale: Scale, tmp_path: Path) -> None:
     only = replace(scale, picked={"PROL": {}, "+ M (gen) = PROL": {}})
     noting = Noting()
@@ -97,6 +109,7 @@ def test_the_name_of_a_run_is_its_config_without_versions(small_vit: str) -> Non
     assert run_name({**config, "options": {**config["options"], "distance": "euclidean"}}) != name
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_threads_left_to_the_machine_are_no_part_of_a_run(
     scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +126,7 @@ def test_threads_left_to_the_machine_are_no_part_of_a_run(
     assert not set(here) & set(with_one)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_learners_are_kept_where_asked_and_those_that_are_gone_are_told(scale: Scale, tmp_path: Path) -> None:
     for keep_models, gone in ((False, False), (True, True)):
         said: list[str] = []
@@ -127,26 +141,28 @@ def test_learners_are_kept_where_asked_and_those_that_are_gone_are_told(scale: S
     assert len(list(tmp_path.glob("kept/runs/*/model/model.safetensors"))) == 1
 
 
-def test_tables_are_written_again_from_files_alone(scale: Scale, tmp_path: Path) -> None:
-    again(["main"], scale, tmp_path)
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "main").iterdir() if path.name != "runs.json"}
+def test_tables_are_written_again_from_files_alone(reproduced: Path, tmp_path: Path) -> None:
+    kept = {path.name: path.read_bytes() for path in (reproduced / "main").iterdir() if path.name != "runs.json"}
     assert {Path(name).suffix for name in kept} == {".md", ".csv", ".json", ".png", ".svg"}
     for name in kept:
-        (tmp_path / "main" / name).unlink()
-    [done] = render(pick(["all"]), tmp_path)
-    assert done.folder == tmp_path / "main"
+        (reproduced / "main" / name).unlink()
+    [done] = render(pick(["all"]), reproduced)
+    assert done.folder == reproduced / "main"
     assert {path.name: path.read_bytes() for path in done.folder.iterdir() if path.name != "runs.json"} == kept
     with pytest.raises(ValueError, match="holds none of ablation"):
-        render(pick(["ablation"]), tmp_path)
+        render(pick(["ablation"]), reproduced)
     with pytest.raises(FileNotFoundError, match="give the --out of a reproduction"):
         render(pick(["main"]), tmp_path / "nowhere")
 
 
-def test_the_appendix_is_put_together_from_items_run_at_scales_of_their_own(scale: Scale, tmp_path: Path) -> None:
-    again(["main"], scale, tmp_path)
+@pytest.mark.usefixtures("no_figures")
+def test_the_appendix_is_put_together_from_items_run_at_scales_of_their_own(scale: Scale, reproduced: Path) -> None:
+    tmp_path = reproduced
     with pytest.raises(ValueError, match="holds none of appendix"):
         render(pick(["appendix"]), tmp_path)
-    again(["throughput"], replace(scale, precision="float64", picked={"PROL": {"blocks": "2"}}), tmp_path)
+    small = {"generated": {"classes": 10, "side": 32, "test_per_class": 1}}
+    timed = replace(scale, precision="float64", dataset_options=small, picked={"PROL": {"blocks": "2"}})
+    again(["throughput"], timed, tmp_path)
     [done] = render(pick(["appendix"]), tmp_path)
     tables = {table.name: [row.name for row in table.rows] for table in done.sheet.tables}
     assert tables.pop("accuracy-digits") == ["PROL", "NCM"]
@@ -167,6 +183,7 @@ def test_items_made_of_others_want_what_those_want(name: str) -> None:
     assert ITEMS["appendix"].made_of == ("main", "throughput")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_each_network_is_opened_once_to_find_out_what_runs_need(
     scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +199,7 @@ def test_each_network_is_opened_once_to_find_out_what_runs_need(
     assert opened == [scale.backbone]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
     scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +219,7 @@ def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
     assert sum("cub200 is not available" in line for line in said) == 1
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: Scale, tmp_path: Path) -> None:
     [done], _ = again(["main"], replace(scale, picked={"ncm": {}, "PROL": {"lr": "1e308", "blocks": "2"}}), tmp_path)
     rows = {row.name: row for row in done.sheet.tables[0].rows}

@@ -54,6 +54,11 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prol.paper.item_files.plot_sheet", lambda *_: [])
+
+
 ONE_PER_FILE = ("a result cut short", "no timing", "a config cut short")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from small_runs import small_plan
 
 from prol.report.comparison import RunFiles, require_same_stream
-from prol.runs import resume, start
+from prol.runs import RunFolder, resume, start
 from prol.runs.setup import set_up
 
 
@@ -25,16 +27,16 @@ def test_run_learns_a_fifth_and_says_so(small_vit: str, tmp_path: Path) -> None:
     assert result["metrics"]["faa"] >= 0
 
 
-def test_run_of_another_format_is_not_taken_up(small_vit: str, tmp_path: Path) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run")
+def test_run_of_another_format_is_not_taken_up(finished: Callable[[str], Path], tmp_path: Path) -> None:
+    run = RunFolder(shutil.copytree(finished("ncm"), tmp_path / "run"))
     run.config.write_text(json.dumps(run.read(run.config) | {"format": 2}))
     run.result.unlink()
     with pytest.raises(ValueError, match="started by another version of prol, whose run format is 2"):
         resume(run.path)
 
 
-def test_files_without_the_word_count_as_whole_runs(small_vit: str, tmp_path: Path) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run")
+def test_files_without_the_word_count_as_whole_runs(finished: Callable[[str], Path]) -> None:
+    run = RunFolder(finished("ncm"))
     config = run.read(run.config)
     older = config | {"dataset": {k: v for k, v in config["dataset"].items() if k != "development"}}
     files = [

@@ -26,9 +26,9 @@ class ActAfter(Silent):
             self.act()
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
-    return start(small_plan(small_vit, "head_only"), tmp_path_factory.mktemp("whole") / "run").path
+@pytest.fixture
+def whole(finished: Callable[[str], Path]) -> Path:
+    return finished("head_only")
 
 
 def last_event(whole: Path) -> int:

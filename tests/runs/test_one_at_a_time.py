@@ -25,6 +25,11 @@ from prol.runs.sweep import sweep
 from runs.small_runs import small_plan, write_small_vit
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prol.paper.item_files.plot_sheet", lambda *_: [])
+
+
 def points(small_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[Point]:
     settings = {"backbone": small_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
     return points_of(Request(["ncm"], ["digits"], seeds, grid or {}, settings))

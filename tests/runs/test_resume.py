@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,21 @@ def interrupted(plan: Any, folder: Path, events: int) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> dict[str, Path]:
+@pytest.fixture(scope="session")
+def whole(finished: Callable[[str], Path]) -> dict[str, Path]:
     """A run of each method that nothing interrupted."""
-    place = tmp_path_factory.mktemp("whole")
-    return {method: start(small_plan(small_vit, method), place / method).path for method in METHODS}
+    return {method: finished(method) for method in METHODS}
+
+
+@pytest.fixture(scope="module")
+def interrupted_once(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return interrupted(small_plan(small_vit), tmp_path_factory.mktemp("interrupted") / "run", 9)
+
+
+@pytest.fixture
+def stopped(interrupted_once: Path, tmp_path: Path) -> Path:
+    """A copy of an interrupted run."""
+    return Path(shutil.copytree(interrupted_once, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -147,34 +159,29 @@ def change_config(folder: Path, section: str, name: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("section", "name"), [("backbone", "sha256"), ("dataset", "labels_sha256"), ("dataset", "train_images")]
 )
-def test_a_run_does_not_go_on_with_other_data_or_weights(
-    tmp_path: Path, small_vit: str, section: str, name: str
-) -> None:
-    folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
-    change_config(folder, section, name, 0)
+def test_a_run_does_not_go_on_with_other_data_or_weights(stopped: Path, section: str, name: str) -> None:
+    change_config(stopped, section, name, 0)
     with pytest.raises(ValueError, match=f"the run began with {section}.{name} 0, now it is"):
-        resume(folder)
+        resume(stopped)
 
 
-def test_a_run_goes_on_with_other_versions_but_says_so(tmp_path: Path, small_vit: str) -> None:
-    folder, display = interrupted(small_plan(small_vit), tmp_path / "run", 9), InterruptAfter(0)
-    change_config(folder, "versions", "torch", "1.0")
-    assert resume(folder, display).status() == "finished"
+def test_a_run_goes_on_with_other_versions_but_says_so(stopped: Path) -> None:
+    display = InterruptAfter(0)
+    change_config(stopped, "versions", "torch", "1.0")
+    assert resume(stopped, display).status() == "finished"
     assert display.warnings[0].startswith("the run began with torch 1.0, now it is")
 
 
-def test_a_log_shorter_than_at_the_checkpoint_is_refused(tmp_path: Path, small_vit: str) -> None:
-    folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
-    (folder / "events.jsonl").write_bytes(b"")
+def test_a_log_shorter_than_at_the_checkpoint_is_refused(stopped: Path) -> None:
+    (stopped / "events.jsonl").write_bytes(b"")
     with pytest.raises(ValueError, match="start the run again"):
-        resume(folder)
+        resume(stopped)
 
 
-def test_two_processes_do_not_work_in_one_folder(tmp_path: Path, small_vit: str) -> None:
-    folder = interrupted(small_plan(small_vit), tmp_path / "run", 9)
-    with RunFolder(folder).locked(), pytest.raises(ValueError, match="another process is running"):
-        resume(folder)
-    assert resume(folder).status() == "finished"
+def test_two_processes_do_not_work_in_one_folder(stopped: Path) -> None:
+    with RunFolder(stopped).locked(), pytest.raises(ValueError, match="another process is running"):
+        resume(stopped)
+    assert resume(stopped).status() == "finished"
 
 
 @pytest.mark.slow

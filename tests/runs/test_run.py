@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_leaves_everything_about_itself_in_its_folder(tmp_path: Path, small_vit: str, method: str) -> None:
-    folder = start(small_plan(small_vit, method), tmp_path / "run").path
+def test_a_run_leaves_everything_about_itself_in_its_folder(
+    finished: Callable[[str], Path], small_vit: str, method: str
+) -> None:
+    folder = finished(method)
     config, result, timing = (read(folder / f"{name}.json") for name in ("config", "result", "timing"))
     assert (config["method"], config["dataset"]["name"], config["seed"]) == (method, "digits", 0)
     assert (config["device"], config["precision"], config["threads"]) == ("cpu", "float32", 1)
@@ -59,9 +63,11 @@ def test_a_run_leaves_everything_about_itself_in_its_folder(tmp_path: Path, smal
 @pytest.mark.parametrize(
     "method", ["head_only", *(pytest.param(one, marks=pytest.mark.slow) for one in ("ncm", "prol"))]
 )
-def test_the_same_plan_gives_the_same_files_bit_for_bit(tmp_path: Path, small_vit: str, method: str) -> None:
-    one, other = (start(small_plan(small_vit, method), tmp_path / name).path for name in ("one", "other"))
-    assert contents(one) == contents(other)
+def test_the_same_plan_gives_the_same_files_bit_for_bit(
+    tmp_path: Path, finished: Callable[[str], Path], small_vit: str, method: str
+) -> None:
+    again = start(small_plan(small_vit, method), tmp_path / "again").path
+    assert contents(again) == contents(finished(method))
 
 
 def test_another_seed_gives_another_stream(tmp_path: Path, small_vit: str) -> None:
@@ -69,8 +75,10 @@ def test_another_seed_gives_another_stream(tmp_path: Path, small_vit: str) -> No
     assert (one / "model/model.safetensors").read_bytes() != (other / "model/model.safetensors").read_bytes()
 
 
-def test_a_method_hears_of_chunk_size_and_data_unless_told_otherwise(tmp_path: Path, small_vit: str) -> None:
-    folder = start(small_plan(small_vit, "prol"), tmp_path / "implied").path
+def test_a_method_hears_of_chunk_size_and_data_unless_told_otherwise(
+    tmp_path: Path, finished: Callable[[str], Path], small_vit: str
+) -> None:
+    folder = finished("prol")
     assert (
         read(folder / "config.json")["options"]["chunk"],
         read(folder / "config.json")["options"]["coefficients"],
@@ -124,12 +132,14 @@ def test_runs_get_folders_of_their_own_by_default(
     ]
 
 
-def test_a_folder_in_use_is_refused_and_left_as_it_is(tmp_path: Path, small_vit: str) -> None:
+def test_a_folder_in_use_is_refused_and_left_as_it_is(
+    tmp_path: Path, finished: Callable[[str], Path], small_vit: str
+) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match="already holds something else: choose another --out"):
         start(small_plan(small_vit), tmp_path / "mine")
-    start(small_plan(small_vit), tmp_path / "run")
+    shutil.copytree(finished("ncm"), tmp_path / "run")
     before = contents(tmp_path / "run")
     with pytest.raises(ValueError, match="already holds a finished run: choose another --out"):
         start(small_plan(small_vit), tmp_path / "run")
@@ -218,6 +228,5 @@ def test_the_released_preset_refuses_other_orders_and_batches(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_config_says_under_which_licence_the_data_are(tmp_path: Path, small_vit: str) -> None:
-    folder = start(small_plan(small_vit), tmp_path / "run").path
-    assert "CC BY 4.0" in json.loads((folder / "config.json").read_text())["dataset"]["licence"]
+def test_the_config_says_under_which_licence_the_data_are(finished: Callable[[str], Path]) -> None:
+    assert "CC BY 4.0" in json.loads((finished("ncm") / "config.json").read_text())["dataset"]["licence"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,8 @@ def test_boundaries_can_be_told_where_a_protocol_has_them_not_by_default(tmp_pat
     assert (result["told"]["task_boundaries"], result["told"]["classes_of_next_task"]) == (True, True)
 
 
-def test_what_was_told_stands_in_the_result(tmp_path: Path, small_vit: str) -> None:
-    folder = start(small_plan(small_vit, "prol"), tmp_path / "run").path
+def test_what_was_told_stands_in_the_result(finished: Callable[[str], Path]) -> None:
+    folder = finished("prol")
     told, config = read(folder / "result.json")["told"], read(folder / "config.json")
     assert told == {
         "task_boundaries": True,
@@ -177,10 +178,9 @@ def test_measured_times_can_be_replayed(tmp_path: Path, small_vit: str) -> None:
     assert (again / "events.jsonl").read_bytes() == (measured / "events.jsonl").read_bytes()
 
 
-def test_a_run_without_a_clock_has_no_times_to_replay(tmp_path: Path, small_vit: str) -> None:
-    plain = start(small_plan(small_vit), tmp_path / "plain").path
+def test_a_run_without_a_clock_has_no_times_to_replay(finished: Callable[[str], Path]) -> None:
     with pytest.raises(ValueError, match="holds no times of steps"):
-        read_step_seconds(str(plain))
+        read_step_seconds(str(finished("ncm")))
 
 
 @pytest.mark.parametrize("reuse", [True, False])
@@ -229,5 +229,5 @@ def test_the_split_stands_beside_the_result_and_can_be_used_again(tmp_path: Path
     assert np.array_equal(open_folder(photos, split=str(first / "split.json")).cut.test, cut.test)
 
 
-def test_owners_halves_need_no_split_file(tmp_path: Path, small_vit: str) -> None:
-    assert not (start(small_plan(small_vit), tmp_path / "run").path / "split.json").exists()
+def test_owners_halves_need_no_split_file(finished: Callable[[str], Path]) -> None:
+    assert not (finished("ncm") / "split.json").exists()
