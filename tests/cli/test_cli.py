@@ -46,6 +46,9 @@ def test_methods_and_datasets_are_listed(command) -> None:
 def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None:
     lines = command("methods", "prol").out.splitlines()
     assert any(line.split()[:2] == ["threshold", "0.8"] for line in lines)
+    [rate] = [line for line in lines if line.split()[:1] == ["lr"]]
+    assert "a number" in rate
+    assert "Nominal learning rate" in rate
 
 
 def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, small_vit: str) -> None:
