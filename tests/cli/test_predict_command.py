@@ -7,13 +7,13 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import prol
-from conftest import Outcome
 from prol.evaluation.lesson import make_images, teach
 from prol.learner import Learner
 
@@ -38,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, learner: Learner) -> Path:
 
 
 @pytest.fixture
-def predict(command, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+def predict(command, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.chdir(place)
     return lambda *arguments: command("predict", *arguments, "--device", "cpu", "--workers", "1")
 
