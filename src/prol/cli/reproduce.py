@@ -93,7 +93,11 @@ def reproduce(
         return
     chosen = _with_data(_with_datasets(_with_methods(chosen, methods or []), datasets), data or [])
     given: dict[str, Any] = {"limit_per_class": limit_per_class, "most_per_class": limit_per_class, "tasks": tasks}
-    given |= {"backbone": backbone, "tiny_backbone": backbone, "seeds": seeds and tuple(a.read_seeds(seeds))}
+    given |= {
+        "backbone": backbone,
+        "tiny_backbone": backbone,
+        "seeds": None if seeds is None else tuple(a.read_seeds(seeds)),
+    }
     chosen = replace(chosen, **{name: value for name, value in given.items() if value is not None})
     chosen = replace(chosen, chunk=chunk, device=device, precision=precision, threads=threads, workers=workers)
     display = display_for(console)

@@ -83,12 +83,13 @@ def start(
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder.require_free()
+            config = setup.config | {"load_start": _machine_load()}
             with folder.writing():
-                write_json(folder.config, setup.config | {"load_start": _machine_load()})
+                write_json(folder.config, config)
                 write_json(folder.stream, stream_content(setup.dataset, setup.stream))
                 if setup.dataset.cut is not None:
                     write_json(folder.split, cut_content(setup.dataset.cut))
-            _execute(folder, setup, setup.config, display or Silent(), listeners)
+            _execute(folder, setup, config, display or Silent(), listeners)
     return folder
 
 

@@ -20,17 +20,8 @@ from prol.runs.grid import (
 )
 from prol.runs.plan import Plan, read_method
 
-_OTHERWISE = {
-    "method",
-    "dataset",
-    "options",
-    "seed",
-    "data",
-    "measures",
-    "clock",
-    "protocol_options",
-    "dataset_options",
-}
+_OTHERWISE = {"method", "dataset", "options", "seed", "data", "measures", "clock", "side_by_side"}
+_OTHERWISE |= {"protocol_options", "dataset_options"}
 SETTINGS = ({field.name for field in fields(Plan)} - _OTHERWISE) | {"points"}
 """Settings that a sweep may give to all runs, by the names of their flags."""
 
