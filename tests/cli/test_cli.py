@@ -51,9 +51,9 @@ def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None
     assert "Nominal learning rate" in rate
 
 
-def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, small_vit: str) -> None:
+def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, micro_vit: str) -> None:
     outcome = command(
-        *("run", "prol", "digits", "blocks=2", "lr=0.1", "--backbone", small_vit, "--device", "cpu"),
+        *("run", "prol", "digits", "blocks=2", "lr=0.1", "--backbone", micro_vit, "--device", "cpu"),
         *("--tasks", "2", "--chunk", "6", "--seed", "3", "--limit-per-class", "3", "--precision", "float64"),
         *("--class-order", "shuffled", "--no-announce", "--threads", "1", "--checkpoint-every", "4"),
         *("--out", str(tmp_path / "run")),
@@ -189,12 +189,12 @@ def test_debugging_shows_where_a_mistake_was_found(monkeypatch: pytest.MonkeyPat
         main(["run", "nmc", "digits"])
 
 
-def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, small_vit: str, monkeypatch) -> None:
+def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, micro_vit: str, monkeypatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("prol.runs.display.Lines.__call__", interrupt)
-    outcome = command("run", "ncm", "digits", "--backbone", small_vit, "--out", str(tmp_path / "run"))
+    outcome = command("run", "ncm", "digits", "--backbone", micro_vit, "--out", str(tmp_path / "run"))
     assert outcome.code == 130
     assert outcome.err == "prol: interrupted; `prol resume RUN` resumes an unfinished run\n"
 
@@ -209,14 +209,14 @@ def test_a_plot_without_matplotlib_says_what_to_install(
 
 
 @pytest.mark.slow
-def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, small_vit: str) -> None:
+def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, micro_vit: str) -> None:
     ours, theirs = pty.openpty()
     arguments = [
         "run",
         "ncm",
         "digits",
         "--backbone",
-        small_vit,
+        micro_vit,
         "--limit-per-class",
         "2",
         "--out",
@@ -259,8 +259,8 @@ def test_asking_for_help_does_not_load_what_only_runs_need() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_when_its_reader_has_gone(tmp_path: Path, small_vit: str) -> None:
-    arguments = ["run", "ncm", "digits", "--backbone", small_vit, "--limit-per-class", "2", "--device", "cpu"]
+def test_a_run_goes_on_when_its_reader_has_gone(tmp_path: Path, micro_vit: str) -> None:
+    arguments = ["run", "ncm", "digits", "--backbone", micro_vit, "--limit-per-class", "2", "--device", "cpu"]
     process = subprocess.Popen(
         [sys.executable, "-m", "prol", *arguments, "--out", str(tmp_path / "run")],
         env=environment(),
@@ -283,9 +283,9 @@ def test_a_damaged_config_is_told_in_one_line(command, tmp_path: Path, verb: str
     assert "config.json is damaged" in outcome.err
 
 
-def test_a_seed_that_is_no_seed_is_told_in_one_line(command, tmp_path: Path, small_vit: str) -> None:
+def test_a_seed_that_is_no_seed_is_told_in_one_line(command, tmp_path: Path, micro_vit: str) -> None:
     outcome = command(
-        "run", "ncm", "digits", "--backbone", small_vit, "--seed", "9" * 30, "--out", str(tmp_path / "run")
+        "run", "ncm", "digits", "--backbone", micro_vit, "--seed", "9" * 30, "--out", str(tmp_path / "run")
     )
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "seed must be" in outcome.err

@@ -18,12 +18,12 @@ def few_digits(vit: str) -> tuple[str, ...]:
 
 
 def test_one_table_is_printed_best_first_and_printed_again_from_the_files(
-    command, small_vit: str, tmp_path: Path
+    command, micro_vit: str, tmp_path: Path
 ) -> None:
     out, picture = tmp_path / "out", tmp_path / "lines.png"
     code, text, errors = command(
         *("compare", "ncm", "head_only:inter=0,intra=1", "digits", "--seeds", "0,1", "--out", str(out)),
-        *("--points", "2", "--plot", str(picture), *few_digits(small_vit)),
+        *("--points", "2", "--plot", str(picture), *few_digits(micro_vit)),
     )
     assert (code, errors) == (0, "")
     assert "ncm on digits: 2 tasks" in text
@@ -38,9 +38,9 @@ def test_one_table_is_printed_best_first_and_printed_again_from_the_files(
     assert all(word in again for word in ("ncm", "inter=0 intra=1", "FAA", "A_AUC", "images/s", "boundaries", "none"))
 
 
-def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, small_vit: str, tmp_path: Path) -> None:
+def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, micro_vit: str, tmp_path: Path) -> None:
     code, text, errors = command(
-        *("compare", "nmc", "ncm", "digits", "--seeds", "0", "--out", str(tmp_path), *few_digits(small_vit))
+        *("compare", "nmc", "ncm", "digits", "--seeds", "0", "--out", str(tmp_path), *few_digits(micro_vit))
     )
     assert code == 1
     assert errors.startswith("prol: nmc-seed0: unknown method 'nmc'; did you mean 'ncm'?")
@@ -49,9 +49,9 @@ def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, small_
 
 
 @pytest.mark.slow
-def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, small_vit: str, tmp_path: Path) -> None:
+def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, micro_vit: str, tmp_path: Path) -> None:
     arguments = ("compare", "ncm", "head_only", "digits", "--seeds", "0", "--out", str(tmp_path / "out"))
-    arguments += (*few_digits(small_vit), "--chunk", "1", "--checkpoint-every", "5")
+    arguments += (*few_digits(micro_vit), "--chunk", "1", "--checkpoint-every", "5")
     process = subprocess.Popen(
         [sys.executable, "-m", "prol", *arguments, "--jobs", "2"],
         env=environment(),

@@ -76,18 +76,18 @@ def test_it_says_what_was_seen_and_measured_but_not_where_data_lay(run: RunFolde
     assert "3 tasks, chunks of 5, seed 0" in card
 
 
-def test_what_is_kept_holds_no_weights_of_the_backbone(export, finished, small_vit: str, tmp_path: Path) -> None:
+def test_what_is_kept_holds_no_weights_of_the_backbone(export, finished, micro_vit: str, tmp_path: Path) -> None:
     assert export(finished("prol"), tmp_path / "kept").code == 0
-    weights = Path(small_vit.partition("@")[2]).stat().st_size
+    weights = Path(micro_vit.partition("@")[2]).stat().st_size
     assert (tmp_path / "kept" / "model.safetensors").stat().st_size < weights / 10
     # This method counts no images, but the run did.
     assert meta_of(tmp_path / "kept")["seen"] == {"images": 40, "classes": 10, "per_class": None}
 
 
-def test_a_stopped_run_gives_what_it_had_learnt_and_can_still_go_on(export, small_vit: str, tmp_path: Path) -> None:
+def test_a_stopped_run_gives_what_it_had_learnt_and_can_still_go_on(export, micro_vit: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        start(small_plan(small_vit), run.path, StopsAfter(8))
+        start(small_plan(micro_vit), run.path, StopsAfter(8))
     done = export(run.path, tmp_path / "kept")
     assert (done.code, done.err) == (0, "")
     meta = meta_of(tmp_path / "kept")
@@ -101,7 +101,7 @@ def test_a_stopped_run_gives_what_it_had_learnt_and_can_still_go_on(export, smal
     assert resume(run.path).status() == "finished"
 
 
-def test_weights_that_were_moved_are_named(command, run: RunFolder, small_vit: str, tmp_path: Path) -> None:
+def test_weights_that_were_moved_are_named(command, run: RunFolder, micro_vit: str, tmp_path: Path) -> None:
     run = shutil.copytree(run.path, tmp_path / "run")
     text = (run / "model" / "meta.json").read_text()
     (run / "model" / "meta.json").write_text(text.replace("small.safetensors", "gone.safetensors"))
@@ -109,7 +109,7 @@ def test_weights_that_were_moved_are_named(command, run: RunFolder, small_vit: s
     refused = command(*arguments)
     assert refused.code == 2
     assert "--backbone ARCH@FILE.safetensors" in refused.err
-    assert command(*arguments, "--backbone", small_vit).code == 0
+    assert command(*arguments, "--backbone", micro_vit).code == 0
 
 
 def test_a_run_in_which_another_process_is_at_work_is_left_alone(command, run: RunFolder, tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def test_mistakes_are_told_before_anything_is_run(command, arguments: list[str],
 
 
 @pytest.mark.slow
-def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
-    given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--out", str(tmp_path))
+def test_the_ablation_at_the_smoke_scale(command, micro_vit: str, tmp_path: Path) -> None:
+    given = ("--scale", "smoke", "--backbone", micro_vit, "--threads", "1", "--out", str(tmp_path))
     code, out, _ = command("reproduce", "ablation", *given)
     assert code == 0
     assert "What differs from the paper:" in out
@@ -63,8 +63,8 @@ def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_complexity_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
-    given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))
+def test_complexity_at_the_smoke_scale(command, micro_vit: str, tmp_path: Path) -> None:
+    given = ("--scale", "smoke", "--backbone", micro_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))
     assert command("reproduce", "complexity", "--methods", "prol:blocks=2", "--data", "generated", *given).code == 0
     growth, later, chunks = json.loads((tmp_path / "complexity/table.json").read_text())["tables"]
     assert growth["x"] == [20.0, 40.0, 60.0, 80.0]

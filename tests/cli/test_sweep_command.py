@@ -12,10 +12,10 @@ def few_digits(vit: str) -> tuple[str, ...]:
     return ("--backbone", vit, "--device", "cpu", "--tasks", "2", "--limit-per-class", "3", "--threads", "1")
 
 
-def test_the_best_settings_are_printed_and_written(command, small_vit: str, tmp_path: Path) -> None:
+def test_the_best_settings_are_printed_and_written(command, micro_vit: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("sweep", "ncm", "head_only", "digits", "--grid", "head_only.lr=0.1,1", "--seeds", "0", "--out", str(out))
-    asked += ("--development", *few_digits(small_vit))
+    asked += ("--development", *few_digits(micro_vit))
     code, text, errors = command(*asked, "--dry-run")
     assert (code, errors) == (0, "")
     assert text.count("not begun  ") == 3
@@ -33,11 +33,11 @@ def test_the_best_settings_are_printed_and_written(command, small_vit: str, tmp_
     assert "3 finished, 0 to resume, 0 to start" in text
 
 
-def test_a_file_and_flags_together_make_a_sweep(command, small_vit: str, tmp_path: Path) -> None:
+def test_a_file_and_flags_together_make_a_sweep(command, micro_vit: str, tmp_path: Path) -> None:
     file = tmp_path / "sweep.toml"
     file.write_text(
         "methods = ['head_only', 'ncm']\ndatasets = ['digits']\nseeds = [0, 1]\n"
-        f"[grid]\nlr = [1e308, 0.1]\n[settings]\nbackbone = '{small_vit}'\ndevice = 'cpu'\ntasks = 2\n"
+        f"[grid]\nlr = [1e308, 0.1]\n[settings]\nbackbone = '{micro_vit}'\ndevice = 'cpu'\ntasks = 2\n"
     )
     asked = ("sweep", "--file", str(file), "--out", str(tmp_path / "out"), "--limit-per-class", "3", "--threads", "1")
     assert "6 runs in" in command(*asked, "--dry-run").out

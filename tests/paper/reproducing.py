@@ -15,9 +15,9 @@ Hear = Callable[[Path, str], None]
 Outcomes = Generator[tuple[Path, str | None], None, None]
 
 
-def small_scale(small_vit: str) -> Scale:
+def small_scale(micro_vit: str) -> Scale:
     """Twenty digits through a small ViT, in two rows."""
-    smoke = replace(read_scale("smoke").on("digits"), backbone=small_vit, tiny_backbone=small_vit, threads=1)
+    smoke = replace(read_scale("smoke").on("digits"), backbone=micro_vit, tiny_backbone=micro_vit, threads=1)
     return replace(smoke, picked={"ncm": {}, "PROL": {"blocks": "2"}})
 
 

@@ -21,9 +21,9 @@ BLOCKS = {"blocks": "2"}
 
 
 @pytest.fixture
-def scale(small_vit: str) -> Scale:
+def scale(micro_vit: str) -> Scale:
     """One run of the main table, two of the ablation."""
-    return replace(small_scale(small_vit), picked={"ncm": {}, "norms only": BLOCKS, "null prefix": BLOCKS})
+    return replace(small_scale(micro_vit), picked={"ncm": {}, "norms only": BLOCKS, "null prefix": BLOCKS})
 
 
 def written(out: Path) -> set[str]:

@@ -30,8 +30,8 @@ from runs.small_runs import environment
 
 
 @pytest.fixture(scope="module")
-def scale(small_vit: str) -> Scale:
-    return small_scale(small_vit)
+def scale(micro_vit: str) -> Scale:
+    return small_scale(micro_vit)
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_the_last_row_of_the_ablation_is_the_run_of_the_main_table(scale: Scale,
     assert len(noting.asked) == 1
 
 
-def test_the_name_of_a_run_is_its_config_without_versions(small_vit: str) -> None:
-    config = set_up(Plan("ncm", "digits", backbone=small_vit, limit_per_class=2)).config
+def test_the_name_of_a_run_is_its_config_without_versions(micro_vit: str) -> None:
+    config = set_up(Plan("ncm", "digits", backbone=micro_vit, limit_per_class=2)).config
     name = run_name(config)
     assert name.startswith("ncm-digits-seed0-")
     assert run_name({**config, "versions": {"prol": "9"}}) == name
@@ -229,10 +229,10 @@ def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: Scale, 
 
 
 @pytest.mark.slow
-def test_a_killed_reproduction_goes_on_where_it_stopped(scale: Scale, small_vit: str, tmp_path: Path) -> None:
+def test_a_killed_reproduction_goes_on_where_it_stopped(scale: Scale, micro_vit: str, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     rows = ("FT (inter)", "+ G", "norms only", "null prefix")
-    command = [sys.executable, "-m", "prol", "reproduce", "ablation", "--scale", "smoke", "--backbone", small_vit]
+    command = [sys.executable, "-m", "prol", "reproduce", "ablation", "--scale", "smoke", "--backbone", micro_vit]
     command += [word for row in rows for word in ("--methods", row)]
     command += ["--threads", "1", "--device", "cpu", "--out", str(killed)]
     process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -134,7 +134,8 @@ def test_a_save_that_fails_leaves_the_artifact_before_it(tmp_path: Path, tiny: V
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
-@pytest.mark.parametrize("how", ["whole", pytest.param("into", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["whole", "into"])
 def test_a_process_killed_at_any_step_of_saving_leaves_the_old_or_the_new_artifact(tmp_path: Path, how: str) -> None:
     script = Path(__file__).parent / "kill_while_saving.py"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

@@ -70,12 +70,12 @@ def test_weights_of_the_hub_are_named_with_their_licence() -> None:
     assert header["license"] == "apache-2.0"
 
 
-def test_weights_in_a_file_are_named_without_the_folder_they_lie_in(tmp_path: Path, small_vit: str) -> None:
-    prol.create("ncm", small_vit, device="cpu").save(tmp_path / "pets")
+def test_weights_in_a_file_are_named_without_the_folder_they_lie_in(tmp_path: Path, micro_vit: str) -> None:
+    prol.create("ncm", micro_vit, device="cpu").save(tmp_path / "pets")
     text = card_of(tmp_path / "pets")
-    assert str(Path(small_vit.partition("@")[2]).parent) not in text
-    assert "prol predict pets photo.jpg --backbone vit_tiny_patch16_224@small.safetensors" in text
-    assert 'prol.load("pets", "vit_tiny_patch16_224@small.safetensors")' in text
+    assert str(Path(micro_vit.partition("@")[2]).parent) not in text
+    assert "prol predict pets photo.jpg --backbone test_vit@small.safetensors" in text
+    assert 'prol.load("pets", "test_vit@small.safetensors")' in text
     assert "license" not in ModelCard(text).data.to_dict()
     assert "prol does not know them" in text
 

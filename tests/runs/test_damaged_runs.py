@@ -68,9 +68,9 @@ def damage(request: pytest.FixtureRequest) -> Damage:
 
 
 @pytest.fixture(scope="module")
-def two_runs(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_runs(micro_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    compare([small_plan(small_vit)], [0, 1], folder)
+    compare([small_plan(micro_vit)], [0, 1], folder)
     return folder
 
 
@@ -88,19 +88,19 @@ def test_a_file_that_is_not_what_it_must_be_is_refused(two_runs: Path, tmp_path:
     assert "\n" not in str(raised.value)
 
 
-def test_a_comparison_tells_of_it_and_goes_on(small_vit: str, two_runs: Path, tmp_path: Path, damage: Damage) -> None:
+def test_a_comparison_tells_of_it_and_goes_on(micro_vit: str, two_runs: Path, tmp_path: Path, damage: Damage) -> None:
     folder = shutil.copytree(two_runs, tmp_path / "compared")
     run = RunFolder(folder / "ncm-seed0")
     damage(run)
-    comparisons = (compare([small_plan(small_vit)], [0, 1, 2], folder), read_comparison(folder))
+    comparisons = (compare([small_plan(micro_vit)], [0, 1, 2], folder), read_comparison(folder))
     for comparison in comparisons:
         assert comparison.failures.keys() == {"ncm-seed0"}
         assert remedy(run) in comparison.failures["ncm-seed0"]
         assert comparison.rows[0].seeds == (1, 2)
 
 
-def test_a_sweep_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, damage: Damage) -> None:
-    settings = {"backbone": small_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
+def test_a_sweep_tells_of_it_and_goes_on(micro_vit: str, tmp_path: Path, damage: Damage) -> None:
+    settings = {"backbone": micro_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
     points = points_of(Request(["ncm"], ["digits"], [0, 1], {}, settings))
     first = sweep(points[:1], tmp_path, Serial(Silent()))
     run = RunFolder(tmp_path / first.runs[0].folder)
@@ -114,14 +114,14 @@ def test_a_sweep_tells_of_it_and_goes_on(small_vit: str, tmp_path: Path, damage:
     assert sweep(points, tmp_path, Serial(Silent())).failures() == {}
 
 
-def statistics_only(small_vit: str) -> Scale:
-    return replace(read_scale("smoke").on("digits"), backbone=small_vit, threads=1, picked={"ncm": {}, "slda": {}})
+def statistics_only(micro_vit: str) -> Scale:
+    return replace(read_scale("smoke").on("digits"), backbone=micro_vit, threads=1, picked={"ncm": {}, "slda": {}})
 
 
 @pytest.fixture(scope="module")
-def two_rows(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_rows(micro_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rows")
-    reproduce(pick(["main"]), statistics_only(small_vit), folder)
+    reproduce(pick(["main"]), statistics_only(micro_vit), folder)
     return folder
 
 
@@ -137,8 +137,8 @@ UNLIKE_THE_PAPER: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("name", ["no timing", "preprocessing"])
-def test_a_reproduction_tells_of_it_and_goes_on(small_vit: str, two_rows: Path, tmp_path: Path, name: str) -> None:
-    folder, scale, said = shutil.copytree(two_rows, tmp_path / "rows"), statistics_only(small_vit), list[str]()
+def test_a_reproduction_tells_of_it_and_goes_on(micro_vit: str, two_rows: Path, tmp_path: Path, name: str) -> None:
+    folder, scale, said = shutil.copytree(two_rows, tmp_path / "rows"), statistics_only(micro_vit), list[str]()
     run = RunFolder(next(folder.glob("runs/ncm-*")))
     (DAMAGES | UNLIKE_THE_PAPER)[name](run)
     [again] = reproduce(pick(["main"]), scale, folder, say=said.append)
@@ -171,21 +171,21 @@ def test_a_damaged_list_of_runs_names_its_cure(tmp_path: Path, content: str) -> 
         render(pick(["main"]), tmp_path)
 
 
-def test_a_change_is_told_before_what_follows_from_it(small_vit: str, two_runs: Path) -> None:
+def test_a_change_is_told_before_what_follows_from_it(micro_vit: str, two_runs: Path) -> None:
     then = json.loads((two_runs / "ncm-seed0/config.json").read_text())
     now = json.loads(json.dumps(then))
     now["dataset"] |= {"labels_sha256": "x", "limit_per_class": 7, "train_images": 1, "classes": 2}
     assert next(iter(changes(then, now))) == "dataset.limit_per_class"
-    plan: Plan = small_plan(small_vit, limit_per_class=then["dataset"]["limit_per_class"] + 1)
+    plan: Plan = small_plan(micro_vit, limit_per_class=then["dataset"]["limit_per_class"] + 1)
     with pytest.raises(ValueError, match=r"dataset\.limit_per_class \d+, asked for is \d+"):
         compare([plan], [0], two_runs)
 
 
-def test_a_file_in_place_of_a_folder_is_told(small_vit: str, tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_told(micro_vit: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ValueError, match="file is a file: choose another --out"):
-        compare([small_plan(small_vit)], [0], file)
+        compare([small_plan(micro_vit)], [0], file)
     with pytest.raises(ValueError, match="file is a file: choose another --out"):
         make_folder(file / "below")
     with pytest.raises(ValueError, match="file is a file: give the folder of a comparison"):
@@ -194,4 +194,4 @@ def test_a_file_in_place_of_a_folder_is_told(small_vit: str, tmp_path: Path) -> 
         make_folder(Path("/proc/none"))
     with pytest.raises(FileNotFoundError, match="none does not exist: give what is there"):
         require_folder(tmp_path / "none", "what is there")
-    assert start(small_plan(small_vit), tmp_path / "run").status() == "finished"
+    assert start(small_plan(micro_vit), tmp_path / "run").status() == "finished"

@@ -16,8 +16,8 @@ from prol.runs import RunFolder, resume, start
 from prol.runs.setup import set_up
 
 
-def test_run_learns_a_fifth_and_says_so(small_vit: str, tmp_path: Path) -> None:
-    plan = small_plan(small_vit, limit_per_class=None, development=True, chunk=100)
+def test_run_learns_a_fifth_and_says_so(micro_vit: str, tmp_path: Path) -> None:
+    plan = small_plan(micro_vit, limit_per_class=None, development=True, chunk=100)
     run = start(plan, tmp_path / "run")
     config, result = run.read(run.config), run.read(run.result)
     whole = set_up(replace(plan, development=False)).config

@@ -43,8 +43,8 @@ def change(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps({name: value for name, value in content.items() if name not in gone}))
 
 
-def test_each_run_is_set_up_once(opened: list[str], small_vit: str, tmp_path: Path) -> None:
-    plan = small_plan(small_vit)
+def test_each_run_is_set_up_once(opened: list[str], micro_vit: str, tmp_path: Path) -> None:
+    plan = small_plan(micro_vit)
     compare([plan], [0, 1], tmp_path)
     assert len(opened) == 2
     (tmp_path / "ncm-seed0/result.json").unlink()
@@ -64,8 +64,8 @@ def test_names_in_tables_are_the_options_as_given(finished: Callable[[str], Path
     assert read_finished(older).name == "prol:blocks=2"
 
 
-def test_runs_record_whether_others_ran_at_the_same_time(small_vit: str, tmp_path: Path) -> None:
-    plan = small_plan(small_vit)
+def test_runs_record_whether_others_ran_at_the_same_time(micro_vit: str, tmp_path: Path) -> None:
+    plan = small_plan(micro_vit)
     compare([plan], [0], tmp_path, executor=Recording())  # the only one
     compare([plan], [0, 1, 2], tmp_path, executor=Recording())
     recorded = {
@@ -76,11 +76,11 @@ def test_runs_record_whether_others_ran_at_the_same_time(small_vit: str, tmp_pat
 
 
 def test_a_run_resumed_beside_others_records_it(
-    finished: Callable[[str], Path], tmp_path: Path, small_vit: str
+    finished: Callable[[str], Path], tmp_path: Path, micro_vit: str
 ) -> None:
     run = RunFolder(shutil.copytree(finished("ncm"), tmp_path / "run"))
     run.result.unlink()
-    finish(replace(small_plan(small_vit), side_by_side=True), run.path, Silent())
+    finish(replace(small_plan(micro_vit), side_by_side=True), run.path, Silent())
     assert run.read(run.config)["side_by_side"] is True
     assert contents(run.path) == contents(finished("ncm"))
 

@@ -24,9 +24,9 @@ def is_free(run: RunFolder) -> bool:
 
 
 @pytest.mark.slow
-def test_runs_side_by_side_end_with_the_process_that_began_them(tmp_path: Path, small_vit: str) -> None:
+def test_runs_side_by_side_end_with_the_process_that_began_them(tmp_path: Path, micro_vit: str) -> None:
     """By themselves they would work on for long: one task of all digits, one image a chunk, without a word."""
-    command = [sys.executable, "-m", "prol", "sweep", "prol", "digits", "--backbone", small_vit, *FLAGS]
+    command = [sys.executable, "-m", "prol", "sweep", "prol", "digits", "--backbone", micro_vit, *FLAGS]
     parent = subprocess.Popen([*command, "--out", str(tmp_path)], env=environment(), stdout=subprocess.DEVNULL)
 
     def both() -> list[RunFolder]:

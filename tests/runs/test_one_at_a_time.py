@@ -30,38 +30,38 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prol.paper.item_files.plot_sheet", lambda *_: [])
 
 
-def points(small_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[Point]:
-    settings = {"backbone": small_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
+def points(micro_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[Point]:
+    settings = {"backbone": micro_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
     return points_of(Request(["ncm"], ["digits"], seeds, grid or {}, settings))
 
 
-def swept(small_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
-    sweep(points(small_vit, [0, 1, 2]), out, executor, say)
+def swept(micro_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
+    sweep(points(micro_vit, [0, 1, 2]), out, executor, say)
 
 
-def compared(small_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
-    compare([small_plan(small_vit)], [0, 1, 2], out, say=say, executor=executor)
+def compared(micro_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
+    compare([small_plan(micro_vit)], [0, 1, 2], out, say=say, executor=executor)
 
 
-def reproduced(small_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
-    reproduce(pick(["main"]), small_scale(small_vit), out, executor, say=say)
+def reproduced(micro_vit: str, out: Path, executor: Executor, say: Callable[[str], None]) -> None:
+    reproduce(pick(["main"]), small_scale(micro_vit), out, executor, say=say)
 
 
 @pytest.mark.parametrize("experiment", [swept, compared, reproduced])
 def test_a_second_experiment_in_a_folder_is_refused_before_it_begins(
-    small_vit: str, tmp_path: Path, experiment: Callable[..., None]
+    micro_vit: str, tmp_path: Path, experiment: Callable[..., None]
 ) -> None:
     executor = Noting()
     with locked_folder(tmp_path), pytest.raises(ValueError, match="another process is running"):
-        experiment(small_vit, tmp_path, executor, lambda _: None)
+        experiment(micro_vit, tmp_path, executor, lambda _: None)
     assert executor.asked == []
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
-    experiment(small_vit, tmp_path, executor, lambda _: None)
+    experiment(micro_vit, tmp_path, executor, lambda _: None)
     assert executor.asked
 
 
-def test_tables_are_not_written_beside_a_reproduction(small_vit: str, tmp_path: Path) -> None:
-    reproduced(small_vit, tmp_path, Noting(), lambda _: None)
+def test_tables_are_not_written_beside_a_reproduction(micro_vit: str, tmp_path: Path) -> None:
+    reproduced(micro_vit, tmp_path, Noting(), lambda _: None)
     with locked_folder(tmp_path), pytest.raises(ValueError, match="another process is running"):
         render(pick(["main"]), tmp_path)
 
@@ -85,33 +85,33 @@ class Blocking:
 
 @pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])
 def test_a_summary_that_cannot_be_written_stops_no_run(
-    small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
+    micro_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
 ) -> None:
     said: list[str] = []
-    experiment(small_vit, tmp_path / "passing", Blocking(tmp_path / "passing" / file, 2), said.append)
+    experiment(micro_vit, tmp_path / "passing", Blocking(tmp_path / "passing" / file, 2), said.append)
     assert sum("cannot be written, runs continue without it for now" in line for line in said) == 1
     assert "(3 of 3 runs)" in said[-1]
     content = json.loads((tmp_path / "passing" / file).read_text())
     assert content.get("runs_finished", 3) == 3
     assert len(content.get("rows", [{"seeds": [0, 1, 2]}])[0]["seeds"]) == 3
     with pytest.raises(OSError, match="directory"):
-        experiment(small_vit, tmp_path / "lasting", Blocking(tmp_path / "lasting" / file, 9), said.append)
+        experiment(micro_vit, tmp_path / "lasting", Blocking(tmp_path / "lasting" / file, 9), said.append)
     assert len(list((tmp_path / "lasting").glob("*/result.json"))) == 3
 
 
-def test_a_smaller_sweep_says_what_its_summary_leaves_out(small_vit: str, tmp_path: Path) -> None:
+def test_a_smaller_sweep_says_what_its_summary_leaves_out(micro_vit: str, tmp_path: Path) -> None:
     said: list[str] = []
-    sweep(points(small_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Serial(Silent()), said.append)
+    sweep(points(micro_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Serial(Silent()), said.append)
     assert not any("not asked for now" in line for line in said)
-    sweep(points(small_vit, [1], {"chunk": [5]}), tmp_path, Serial(Silent()), said.append)
+    sweep(points(micro_vit, [1], {"chunk": [5]}), tmp_path, Serial(Silent()), said.append)
     assert any("not asked for now: 3; sweep.json" in line for line in said)
     assert json.loads((tmp_path / "sweep.json").read_text())["runs_asked"] == 1
-    whole = sweep(points(small_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Noting())
+    whole = sweep(points(micro_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Noting())
     assert {run.state for run in whole.runs} == {"finished"}
 
 
-def test_a_smaller_reproduction_says_what_its_table_leaves_out(small_vit: str, tmp_path: Path) -> None:
-    scale, said = small_scale(small_vit), []
+def test_a_smaller_reproduction_says_what_its_table_leaves_out(micro_vit: str, tmp_path: Path) -> None:
+    scale, said = small_scale(micro_vit), []
     reproduce(pick(["main"]), scale, tmp_path, say=said.append)
     assert not any("without now" in line for line in said)
     reproduce(pick(["main"]), replace(scale, picked={"ncm": {}}), tmp_path, say=said.append)
@@ -120,7 +120,7 @@ def test_a_smaller_reproduction_says_what_its_table_leaves_out(small_vit: str, t
 
 def test_a_reproduction_of_nothing_leaves_the_earlier_one_as_it_is(tmp_path: Path) -> None:
     """As where a disk with the weights is not there this time."""
-    scale, said = small_scale(write_small_vit(tmp_path)), []
+    scale, said = small_scale(write_small_vit(tmp_path, "test_vit")), []
     reproduce(pick(["main"]), scale, tmp_path / "out", say=said.append)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "main").iterdir()}
     (tmp_path / "small.safetensors").unlink()
@@ -141,12 +141,12 @@ def forget(run: RunFolder) -> None:
 
 @pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])
 def test_runs_one_at_a_time_have_no_company(
-    small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
+    micro_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
 ) -> None:
     """Whoever executes them, and whatever an earlier summary says of runs that are gone."""
     one_at_a_time = Recording()
     one_at_a_time.jobs = 1
-    experiment(small_vit, tmp_path, one_at_a_time, lambda _: None)
+    experiment(micro_vit, tmp_path, one_at_a_time, lambda _: None)
     content = json.loads((tmp_path / file).read_text())
     assert content["side_by_side"] == {}
     names = sorted(path.parent.name for path in tmp_path.glob("*/result.json"))
@@ -154,13 +154,13 @@ def test_runs_one_at_a_time_have_no_company(
         shutil.rmtree(tmp_path / name)
     forget(RunFolder(tmp_path / names[0]))
     (tmp_path / file).write_text(json.dumps({**content, "side_by_side": dict.fromkeys(names, True)}))
-    experiment(small_vit, tmp_path, Serial(Silent()), lambda _: None)
+    experiment(micro_vit, tmp_path, Serial(Silent()), lambda _: None)
     assert json.loads((tmp_path / file).read_text())["side_by_side"] == {names[0]: True}
 
 
 @pytest.mark.parametrize(("experiment", "file"), [(swept, "sweep.json"), (compared, "comparison.json")])
 def test_a_run_that_was_not_begun_had_no_company(
-    small_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
+    micro_vit: str, tmp_path: Path, experiment: Callable[..., None], file: str
 ) -> None:
     class Interrupted(Recording):
         """The first of three runs is over when all ends."""
@@ -170,16 +170,16 @@ def test_a_run_that_was_not_begun_had_no_company(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiment(small_vit, tmp_path, Interrupted(), lambda _: None)
+        experiment(micro_vit, tmp_path, Interrupted(), lambda _: None)
     beside = json.loads((tmp_path / file).read_text())["side_by_side"]
     assert beside == {path.parent.name: True for path in tmp_path.glob("*/result.json")}
     assert len(beside) == 1
 
 
 def test_a_run_that_cannot_be_read_for_a_moment_stops_no_reproduction(
-    small_vit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    micro_vit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reproduced(small_vit, tmp_path, Serial(Silent()), lambda _: None)
+    reproduced(micro_vit, tmp_path, Serial(Silent()), lambda _: None)
     said: list[str] = []
     outcomes, failures = Grid.outcomes, [OSError(5, "Input/output error")]
 
@@ -189,13 +189,13 @@ def test_a_run_that_cannot_be_read_for_a_moment_stops_no_reproduction(
         return outcomes(grid, wants)
 
     monkeypatch.setattr(Grid, "outcomes", failing_once)
-    reproduced(small_vit, tmp_path, Serial(Silent()), said.append)
+    reproduced(micro_vit, tmp_path, Serial(Silent()), said.append)
     assert any("main cannot be written" in line and "Input/output error" in line for line in said)
     assert failures == []
 
 
-def test_a_finished_sweep_needs_its_weights_no_more(small_vit: str, tmp_path: Path) -> None:
-    architecture, _, file = small_vit.partition("@")
+def test_a_finished_sweep_needs_its_weights_no_more(micro_vit: str, tmp_path: Path) -> None:
+    architecture, _, file = micro_vit.partition("@")
     weights = Path(shutil.copy(file, tmp_path / "weights.safetensors"))
     asked = points(f"{architecture}@{weights}", [0])
     sweep(asked, tmp_path / "out", Serial(Silent()))
@@ -205,8 +205,8 @@ def test_a_finished_sweep_needs_its_weights_no_more(small_vit: str, tmp_path: Pa
         sweep(points(f"{architecture}@{weights}", [0, 1]), tmp_path / "out", Noting())
 
 
-def test_a_sweep_remembers_which_runs_had_company(small_vit: str, tmp_path: Path) -> None:
-    first, *others = points(small_vit, [0, 1, 2])
+def test_a_sweep_remembers_which_runs_had_company(micro_vit: str, tmp_path: Path) -> None:
+    first, *others = points(micro_vit, [0, 1, 2])
     sweep([first], tmp_path, Recording())
     sweep([first, *others], tmp_path, Recording())
     done = sweep([first, *others], tmp_path, Serial(Silent()))

@@ -29,8 +29,8 @@ def test_long_and_odd_names_end_in_a_hash_of_all_that_is_set() -> None:
     assert folder_name(long).endswith("-seed7")
 
 
-def test_what_a_plan_leaves_open_may_be_settled_by_another_machine(tmp_path: Path, small_vit: str) -> None:
-    plan = small_plan(small_vit, workers=3)
+def test_what_a_plan_leaves_open_may_be_settled_by_another_machine(tmp_path: Path, micro_vit: str) -> None:
+    plan = small_plan(micro_vit, workers=3)
     run = start(plan, tmp_path / "run")
     for same in (plan, replace(plan, threads=None, workers=None, device="auto", tasks=None, precision="auto")):
         require_planned(same, run)

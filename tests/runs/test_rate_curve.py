@@ -14,7 +14,7 @@ from runs.small_runs import small_plan, write_small_vit
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_vit(tmp_path_factory.mktemp("weights"))
+    return write_small_vit(tmp_path_factory.mktemp("weights"), "test_vit")
 
 
 def test_faster_data_are_missed_more_and_a_found_run_is_not_repeated(vit: str, tmp_path: Path) -> None:

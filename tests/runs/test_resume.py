@@ -52,8 +52,8 @@ def whole(finished: Callable[[str], Path]) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def interrupted_once(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return interrupted(small_plan(small_vit), tmp_path_factory.mktemp("interrupted") / "run", 9)
+def interrupted_once(micro_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return interrupted(small_plan(micro_vit), tmp_path_factory.mktemp("interrupted") / "run", 9)
 
 
 @pytest.fixture
@@ -64,32 +64,32 @@ def stopped(interrupted_once: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_interrupted_at_any_event_ends_as_if_it_had_not_been(
-    tmp_path: Path, small_vit: str, whole: dict[str, Path], method: str
+    tmp_path: Path, micro_vit: str, whole: dict[str, Path], method: str
 ) -> None:
-    interrupt_and_compare(small_vit, whole[method], method, tmp_path, step=9 if method == "ncm" else 14)
+    interrupt_and_compare(micro_vit, whole[method], method, tmp_path, step=9 if method == "ncm" else 14)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_interrupted_at_every_event_ends_as_if_it_had_not_been(
-    tmp_path: Path, small_vit: str, whole: dict[str, Path], method: str
+    tmp_path: Path, micro_vit: str, whole: dict[str, Path], method: str
 ) -> None:
-    interrupt_and_compare(small_vit, whole[method], method, tmp_path, step=1)
+    interrupt_and_compare(micro_vit, whole[method], method, tmp_path, step=1)
 
 
-def interrupt_and_compare(small_vit: str, whole: Path, method: str, tmp_path: Path, step: int) -> None:
+def interrupt_and_compare(micro_vit: str, whole: Path, method: str, tmp_path: Path, step: int) -> None:
     events = len((whole / "events.jsonl").read_text().splitlines())
     for after in range(2, events + 1, step):
-        folder = interrupted(small_plan(small_vit, method), tmp_path / str(after), after)
+        folder = interrupted(small_plan(micro_vit, method), tmp_path / str(after), after)
         assert RunFolder(folder).status() == "unfinished"
         resume(folder)
         assert contents(folder) == contents(whole)
 
 
 def test_a_run_interrupted_many_times_ends_as_if_it_had_not_been(
-    tmp_path: Path, small_vit: str, whole: dict[str, Path]
+    tmp_path: Path, micro_vit: str, whole: dict[str, Path]
 ) -> None:
-    folder = interrupted(small_plan(small_vit, "head_only"), tmp_path / "run", 6)
+    folder = interrupted(small_plan(micro_vit, "head_only"), tmp_path / "run", 6)
     for events in (2, 6):
         with pytest.raises(Interruption):
             resume(folder, InterruptAfter(events))
@@ -97,15 +97,15 @@ def test_a_run_interrupted_many_times_ends_as_if_it_had_not_been(
     assert contents(folder) == contents(whole["head_only"])
 
 
-def test_time_spent_before_an_interruption_is_kept(tmp_path: Path, small_vit: str) -> None:
-    folder = interrupted(small_plan(small_vit), tmp_path / "run", 12)
+def test_time_spent_before_an_interruption_is_kept(tmp_path: Path, micro_vit: str) -> None:
+    folder = interrupted(small_plan(micro_vit), tmp_path / "run", 12)
     timing = json.loads(resume(folder).timing.read_text())
     assert [task["train_images"] for task in timing["tasks"]] == [16, 12, 12]
     assert [task["test_images"] for task in timing["tasks"]] == [16, 28, 40]
 
 
-def test_a_run_without_checkpoints_begins_anew_and_so_do_its_times(tmp_path: Path, small_vit: str) -> None:
-    plan = small_plan(small_vit, "head_only", checkpoint_every=None)
+def test_a_run_without_checkpoints_begins_anew_and_so_do_its_times(tmp_path: Path, micro_vit: str) -> None:
+    plan = small_plan(micro_vit, "head_only", checkpoint_every=None)
     folder = interrupted(plan, tmp_path / "run", 12)
     assert not list(folder.glob("checkpoint/*"))
     timing = json.loads(resume(folder).timing.read_text())
@@ -114,9 +114,9 @@ def test_a_run_without_checkpoints_begins_anew_and_so_do_its_times(tmp_path: Pat
 
 
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
-    tmp_path: Path, small_vit: str, whole: dict[str, Path]
+    tmp_path: Path, micro_vit: str, whole: dict[str, Path]
 ) -> None:
-    folder, display = interrupted(small_plan(small_vit, "head_only"), tmp_path / "run", 14), InterruptAfter(0)
+    folder, display = interrupted(small_plan(micro_vit, "head_only"), tmp_path / "run", 14), InterruptAfter(0)
     newest = max((folder / "checkpoint").iterdir())
     newest.write_bytes(newest.read_bytes()[:-1] + b"?")
     resume(folder, display)
@@ -126,9 +126,9 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
 
 
 def test_with_all_checkpoints_damaged_the_run_begins_again(
-    tmp_path: Path, small_vit: str, whole: dict[str, Path]
+    tmp_path: Path, micro_vit: str, whole: dict[str, Path]
 ) -> None:
-    folder, display = interrupted(small_plan(small_vit, "head_only"), tmp_path / "run", 14), InterruptAfter(0)
+    folder, display = interrupted(small_plan(micro_vit, "head_only"), tmp_path / "run", 14), InterruptAfter(0)
     for checkpoint in (folder / "checkpoint").iterdir():
         checkpoint.write_bytes(b"")
     resume(folder, display)
@@ -185,10 +185,10 @@ def test_two_processes_do_not_work_in_one_folder(stopped: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_path: Path, small_vit: str) -> None:
+def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_path: Path, micro_vit: str) -> None:
     script = Path(__file__).parent / "kill_while_running.py"
     done = subprocess.run(
-        [sys.executable, script, tmp_path, small_vit],
+        [sys.executable, script, tmp_path, micro_vit],
         env=environment(),
         capture_output=True,
         text=True,

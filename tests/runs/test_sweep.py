@@ -28,9 +28,9 @@ def run_all(points: list[Point], out: Path, said: list[str] | None = None) -> An
 
 
 @pytest.fixture(scope="module")
-def swept(small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(micro_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("swept")
-    assert run_all(small_points(small_vit), out).failures() == {}
+    assert run_all(small_points(micro_vit), out).failures() == {}
     return out
 
 
@@ -38,8 +38,8 @@ def written_at(folder: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
 
 
-def test_each_point_runs_as_it_would_alone(swept: Path, small_vit: str, tmp_path: Path) -> None:
-    points = small_points(small_vit)
+def test_each_point_runs_as_it_would_alone(swept: Path, micro_vit: str, tmp_path: Path) -> None:
+    points = small_points(micro_vit)
     assert written_at(swept).keys() == {folder_name(point.plan) for point in points}
     alone = start(points[1].plan, tmp_path / "alone")
     assert contents(swept / folder_name(points[1].plan)) == contents(alone.path)
@@ -59,16 +59,16 @@ def test_the_files_hold_the_results_of_the_runs(swept: Path) -> None:
     assert "6 of 6 runs finished" in (swept / "sweep.md").read_text()
 
 
-def test_the_same_again_keeps_what_is_finished_and_a_larger_grid_adds_to_it(small_vit: str, swept: Path) -> None:
+def test_the_same_again_keeps_what_is_finished_and_a_larger_grid_adds_to_it(micro_vit: str, swept: Path) -> None:
     before, said = written_at(swept), []
-    run_all(small_points(small_vit), swept, said)
+    run_all(small_points(micro_vit), swept, said)
     assert said == ["6 of 6 runs are finished already"]
-    states = look_at(small_points(small_vit, grid={"lr": [0.1, 0.5, 1.0], "chunk": [5]}), swept)
+    states = look_at(small_points(micro_vit, grid={"lr": [0.1, 0.5, 1.0], "chunk": [5]}), swept)
     assert [run.state for run in states.values()] == ["finished", "finished", "not begun", "finished"]
     assert written_at(swept) == before
 
 
-def test_a_stopped_sweep_goes_on_where_it_was(swept: Path, small_vit: str, tmp_path: Path) -> None:
+def test_a_stopped_sweep_goes_on_where_it_was(swept: Path, micro_vit: str, tmp_path: Path) -> None:
     class Interrupted(Exception):
         """As if the process had been killed when two runs were finished."""
 
@@ -76,7 +76,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(swept: Path, small_vit: str, tmp_p
         if "(2 of 6 runs, about" in line:
             raise Interrupted
 
-    points = small_points(small_vit)
+    points = small_points(micro_vit)
     with pytest.raises(Interrupted):
         sweep(points, tmp_path, Serial(Silent()), stop)
     assert json.loads((tmp_path / "sweep.json").read_text())["runs_finished"] == 2
@@ -91,9 +91,9 @@ def test_a_stopped_sweep_goes_on_where_it_was(swept: Path, small_vit: str, tmp_p
     }
 
 
-def test_a_run_that_fails_does_not_stop_the_others(small_vit: str, tmp_path: Path) -> None:
+def test_a_run_that_fails_does_not_stop_the_others(micro_vit: str, tmp_path: Path) -> None:
     said: list[str] = []
-    finished = run_all(small_points(small_vit, grid={"lr": [1e308, 0.1]}), tmp_path, said)
+    finished = run_all(small_points(micro_vit, grid={"lr": [1e308, 0.1]}), tmp_path, said)
     (failed,) = finished.failures()
     assert failed.startswith("head_only-lr=1e+308-")
     assert [run.state for run in finished.runs] == ["failed", "finished", "finished"]
@@ -101,8 +101,8 @@ def test_a_run_that_fails_does_not_stop_the_others(small_vit: str, tmp_path: Pat
     assert "the loss is not finite" in (tmp_path / "sweep.md").read_text()
 
 
-def test_what_lies_there_must_be_what_is_asked_for(small_vit: str, swept: Path, tmp_path: Path) -> None:
-    points = small_points(small_vit)
+def test_what_lies_there_must_be_what_is_asked_for(micro_vit: str, swept: Path, tmp_path: Path) -> None:
+    points = small_points(micro_vit)
     other = [replace(point, plan=replace(point.plan, checkpoint_every=3)) for point in points]
     with pytest.raises(ValueError, match="checkpoint_every 50, asked for is 3: choose another --out"):
         run_all(other, swept)
@@ -112,12 +112,12 @@ def test_what_lies_there_must_be_what_is_asked_for(small_vit: str, swept: Path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_what_was_chosen_can_be_measured_by_a_command(swept: Path, small_vit: str) -> None:
-    points = small_points(small_vit)
+def test_what_was_chosen_can_be_measured_by_a_command(swept: Path, micro_vit: str) -> None:
+    points = small_points(micro_vit)
     runs = list(look_at(points, swept).values())
     commands = commands_to_test(points, best_of(settings_of(runs)))
     assert len(commands) == 2
     assert commands[0].startswith("prol compare head_only:lr=0.")
     assert " ncm digits --seeds 0 --out runs/compare-digits-chunk=5 " in commands[0]
-    assert all(f"--backbone {small_vit} --tasks 2" in command for command in commands)
+    assert all(f"--backbone {micro_vit} --tasks 2" in command for command in commands)
     assert "--chunk 5 --limit-per-class 3" in commands[0]

@@ -15,7 +15,7 @@ from runs.small_runs import small_plan, write_small_vit
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_vit(tmp_path_factory.mktemp("weights"))
+    return write_small_vit(tmp_path_factory.mktemp("weights"), "test_vit")
 
 
 def replay_plan() -> Plan:
