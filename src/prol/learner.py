@@ -219,7 +219,7 @@ class Learner(ABC):
 
         Classes of fewer than `least_count` images are left out of it.
         """
-        from prol.artifacts import save
+        from prol.runs.saving import save
 
         save(self, Path(folder), least_count=least_count)
 

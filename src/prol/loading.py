@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prol.artifacts import load as load_folder
+from prol.runs.loading import load as load_folder
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone

@@ -13,7 +13,7 @@ from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.prol_plus import PROLPlus
 from prol.parts.own_covariances import packed_length
-from prol.runs.counting import count_parameters
+from prol.runs.inspection import count_parameters
 
 TEST = pictures(list(range(6)), seed=7)
 

@@ -17,7 +17,7 @@ from prol.evaluation.lesson import difference
 from prol.learner import Amount
 from prol.methods.ranpac import RanPAC
 from prol.parts.solvers import choose_ridge, mean_square, ridge
-from prol.runs.counting import count_parameters
+from prol.runs.inspection import count_parameters
 
 TASKS = ([0, 1, 2], [3, 4, 5])
 TEST = pictures(list(range(6)), seed=7)

@@ -53,7 +53,7 @@ def test_late_numbers_are_waited_for_only_when_too_many_are_late(tmp_path: Path)
         log(TaskStarted(9, (), told=True), 0.0)
         assert written(path) == [0.0, "TaskStarted", 1.0, "TaskStarted"]
         assert not late[-1].read
-        assert log.settle() == path.stat().st_size
+        assert log.flush() == path.stat().st_size
     assert written(path) == [0.0, "TaskStarted", 1.0, "TaskStarted", 2.0, "TaskStarted"]
 
 

@@ -24,7 +24,7 @@ def test_a_log_opened_at_an_offset_drops_what_lies_behind_it(tmp_path: Path) -> 
     path = tmp_path / "events.jsonl"
     with EventLog(path) as log:
         log(Evaluated(0, 0, 3, 4), 0.0)
-        offset = log.settle()
+        offset = log.flush()
         log(Evaluated(1, 0, 1, 4), 0.0)
         log(Evaluated(1, 1, 2, 4), 0.0)
     whole = path.read_bytes()

@@ -11,8 +11,8 @@ from prol.streams import class_presence
 from runs.small_runs import small_plan
 
 
-def test_a_run_writes_down_which_class_came_when(small_vit: str, tmp_path: Path) -> None:
-    plan = small_plan(small_vit, protocol="blurry", class_order="shuffled")
+def test_a_run_writes_down_which_class_came_when(micro_vit: str, tmp_path: Path) -> None:
+    plan = small_plan(micro_vit, protocol="blurry", class_order="shuffled")
     content = json.loads((start(plan, tmp_path / "run").path / "stream.json").read_text())
     setup = set_up(plan)
     written = np.array([[int(count) for count in row.split()] for row in content["presence"]])

@@ -14,8 +14,8 @@ from PIL import Image
 from prol.datasets import ArraySplit, Dataset, Subset
 from prol.datasets.image_files import FileSplit
 from prol.runs import Plan, resume, start
+from prol.runs.data_record import images_sha256
 from prol.runs.export import export
-from prol.runs.images_hash import images_sha256
 from runs.small_runs import contents, small_plan
 from runs.test_resume import InterruptAfter, Interruption, interrupted
 
@@ -36,9 +36,9 @@ def change(folder: Path, name: str, value: object) -> None:
     [("seed", 1), ("options.lr", 0.5), ("protocol.chunk", 4), ("checkpoint_every", 1), ("measures.prequential", True)],
 )
 def test_a_run_whose_config_was_changed_after_its_start_is_refused(
-    tmp_path: Path, small_vit: str, name: str, value: object
+    tmp_path: Path, micro_vit: str, name: str, value: object
 ) -> None:
-    folder = interrupted(small_plan(small_vit, "head_only"), tmp_path / "run", 9)
+    folder = interrupted(small_plan(micro_vit, "head_only"), tmp_path / "run", 9)
     original, log = (folder / "config.json").read_text(), (folder / "events.jsonl").read_bytes()
     change(folder, name, value)
     with pytest.raises(ValueError, match=rf"the run began with {name} .*, now it is {value}: restore it"):
@@ -48,25 +48,25 @@ def test_a_run_whose_config_was_changed_after_its_start_is_refused(
     assert resume(folder).status() == "finished"
 
 
-def test_a_run_whose_config_was_changed_is_not_exported(tmp_path: Path, small_vit: str) -> None:
-    folder = interrupted(small_plan(small_vit, "head_only"), tmp_path / "run", 9)
+def test_a_run_whose_config_was_changed_is_not_exported(tmp_path: Path, micro_vit: str) -> None:
+    folder = interrupted(small_plan(micro_vit, "head_only"), tmp_path / "run", 9)
     change(folder, "seed", 1)
     with pytest.raises(ValueError, match="the run began with seed 0, now it is 1"):
         export(folder, tmp_path / "exported", pytest.fail)
     assert not (tmp_path / "exported").exists()
 
 
-def test_checkpoints_of_another_run_are_refused(tmp_path: Path, small_vit: str) -> None:
-    mine = interrupted(small_plan(small_vit, "ncm"), tmp_path / "mine", 9)
-    other = interrupted(small_plan(small_vit, "slda"), tmp_path / "other", 9)
+def test_checkpoints_of_another_run_are_refused(tmp_path: Path, micro_vit: str) -> None:
+    mine = interrupted(small_plan(micro_vit, "ncm"), tmp_path / "mine", 9)
+    other = interrupted(small_plan(micro_vit, "slda"), tmp_path / "other", 9)
     shutil.rmtree(mine / "checkpoint")
     shutil.copytree(other / "checkpoint", mine / "checkpoint")
     with pytest.raises(ValueError, match="the run began with method 'slda', now it is 'ncm'"):
         resume(mine)
 
 
-def test_a_run_begun_before_checkpoints_had_a_share_of_the_time_goes_on(tmp_path: Path, small_vit: str) -> None:
-    folder = interrupted(small_plan(small_vit, checkpoint_share=0.1), tmp_path / "run", 9)
+def test_a_run_begun_before_checkpoints_had_a_share_of_the_time_goes_on(tmp_path: Path, micro_vit: str) -> None:
+    folder = interrupted(small_plan(micro_vit, checkpoint_share=0.1), tmp_path / "run", 9)
     config = json.loads((folder / "config.json").read_text())
     del config["checkpoint_share"]
     (folder / "config.json").write_text(json.dumps(config))
@@ -85,9 +85,9 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "pictures"
 
 
-def test_a_run_whose_images_were_exchanged_is_refused(tmp_path: Path, small_vit: str, pictures: Path) -> None:
+def test_a_run_whose_images_were_exchanged_is_refused(tmp_path: Path, micro_vit: str, pictures: Path) -> None:
     plan = Plan(
-        "ncm", "folder", data=str(pictures), backbone=small_vit, tasks=1, chunk=2, checkpoint_every=1, threads=1
+        "ncm", "folder", data=str(pictures), backbone=micro_vit, tasks=1, chunk=2, checkpoint_every=1, threads=1
     )
     plan = replace(plan, device="cpu", checkpoint_share=1.0)
     whole = start(plan, tmp_path / "whole")

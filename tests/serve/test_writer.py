@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 import prol
-from prol.artifacts.updating import saved_sha256
 from prol.backbones import Pixels, ViT
 from prol.evaluation.lesson import difference
 from prol.methods.ncm import NCM
+from prol.runs.saving import saved_sha256
 from prol.serve.budget import Budget, Share
 from prol.serve.class_jobs import Remove
 from prol.serve.jobs import Answer, Desk, Job

@@ -75,7 +75,7 @@ class Record:
         self.write()
 
     def write(self) -> None:
-        from prol.artifacts.atomic import write_json
+        from prol.files import write_json
 
         if self.out is not None:
             write_json(self.out, self.content)
@@ -109,7 +109,7 @@ def print_content(content: dict[str, Any], plot: Path | None) -> None:
 def read_subject(word: str) -> Subject:
     """METHOD:KEY=VALUE,... as `prol compare` takes it."""
     from prol.bench.subject import Subject
-    from prol.experiments.method_words import read_method
+    from prol.runs.plan import read_method
 
     return Subject(*read_method(word))
 

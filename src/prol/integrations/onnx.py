@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 import prol
-from prol.artifacts.atomic import write_file
 from prol.backbones.terms import weights_terms
+from prol.files import write_file
 from prol.integrations.onnx_graph import INPUT, OUTPUT, traced
 from prol.integrations.onnx_parity import Parity, generated_images, measure_parity
 

@@ -16,9 +16,9 @@ from queue import SimpleQueue
 from threading import Thread
 
 import prol
-from prol.experiments.one_run import attempt, in_words, within
-from prol.experiments.told_lines import display_to
 from prol.runs import Plan, RunFolder
+from prol.runs.display import lines_to
+from prol.runs.executors import attempt, in_words, with_share_of_processors
 
 LOCK_SECONDS = 120.0
 """How long the lock of a worker that is lost may outlive it, where machines share files."""
@@ -111,9 +111,9 @@ def _settle(errand: Errand, told: SimpleQueue[str | Over]) -> str | None:
     run = RunFolder(errand.path)
     if errand.again:
         _wait_for_lock(run)
-    plan = within(errand.plan, errand.path, errand.cpus)
+    plan = with_share_of_processors(errand.plan, errand.path, errand.cpus)
     with chdir(errand.folder) if errand.folder.is_dir() else nullcontext():
-        return attempt(plan, errand.path, display_to(told.put))
+        return attempt(plan, errand.path, lines_to(told.put))
 
 
 def _wait_for_lock(run: RunFolder, seconds: float = LOCK_SECONDS) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from prol.artifacts.operations import MERGED, REMOVED, RENAMED, operation, without_gone_names
 from prol.labels import Label
 from prol.learner import Learner, Removal
+from prol.runs.operations import MERGED, REMOVED, RENAMED, operation, without_gone_names
 from prol.serve.jobs import Answer, Desk, Job
 from prol.serve.journal import Kind
 from prol.serve.naming import shown

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prol import registry
-from prol.artifacts import load
-from prol.artifacts.atomic import current_folder
-from prol.artifacts.loading import open_saved_backbone, restored
-from prol.artifacts.meta import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
-from prol.artifacts.updating import finish_saving, saved_sha256
 from prol.backbones import open_backbone
+from prol.files import current_folder
 from prol.learner import Learner
+from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
+from prol.runs.loading import load, open_saved_backbone, restored
+from prol.runs.saving import finish_saving, saved_sha256
 from prol.serve.records import Records
 from prol.serve.settings import Plan
 from prol.serve.store import SERVICE, Recovered, Store, about

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from prol.artifacts import Checkpoints
-from prol.artifacts.folders import take_lock
-from prol.artifacts.updating import save_into
+from filelock import BaseFileLock
+
+from prol.files import take_lock
 from prol.learner import Learner, State
+from prol.runs.checkpoints import Checkpoints
+from prol.runs.saving import save_into
 from prol.serve.records import Records
 
 FORMAT = 1
@@ -34,7 +36,7 @@ class Store:
         self.folder = folder
         self.place = folder / SERVICE
         self.checkpoints = Checkpoints(self.place, keep)
-        self._lock: IO[str] | None = None
+        self._lock: BaseFileLock | None = None
 
     def lock(self) -> None:
         """Keeps other servers out; the lock goes with the process, however it ends."""
@@ -48,7 +50,7 @@ class Store:
 
     def release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def recover(self, warn: Callable[[str], None]) -> Recovered | None:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prol.artifacts.updating import saved_sha256
 from prol.labels import Label
 from prol.learner import Footprint, State
+from prol.runs.saving import saved_sha256
 from prol.serve.jobs import Job
 from prol.serve.journal import Journal
 from prol.serve.observing import Calibrator

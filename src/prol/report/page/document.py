@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from prol.artifacts.atomic import write_text
+from prol.files import write_text
 from prol.report.html import render, source
 from prol.report.page.parts import best_line, parts_of
 from prol.report.page.search import LeftOut

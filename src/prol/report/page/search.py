@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prol.artifacts.folders import require_folder
+from prol.files import require_folder
 from prol.runfiles import CONFIG, RESULT, DamagedFile, RunFiles, read_run
 
 _SUMMARIES = ("comparison.json", "sweep.json")
