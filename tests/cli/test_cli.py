@@ -280,7 +280,8 @@ def test_a_damaged_config_is_told_in_one_line(command, tmp_path: Path, verb: str
     (tmp_path / "config.json").write_text(content)
     outcome = command(verb, str(tmp_path))
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "config.json is damaged" in outcome.err
+    assert f"{tmp_path / 'config.json'}: " in outcome.err
+    assert "the file is damaged or was written by another version" in outcome.err
 
 
 def test_a_seed_that_is_no_seed_is_told_in_one_line(command, tmp_path: Path, micro_vit: str) -> None:

@@ -3,56 +3,20 @@
 from __future__ import annotations
 
 import errno
-import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType
 from typing import Any, Literal
 
 from prol.files import LOCK, take_lock
+from prol.runfiles import CONFIG, RESULT, TIMING, Config, DamagedFile, Result, Timing, read_file
 
 Status = Literal["empty", "unfinished", "finished", "something else"]
-Kinds = type | tuple[type, ...]
 
 CHECKPOINT_SHARE = 0.1
 """The maximum share of the time for checkpoints within tasks, by default."""
 
-_NUMBER = (int, float)
-_CONFIG_HOLDS: Mapping[str, Kinds] = {
-    "backbone": dict,
-    "checkpoint_every": (int, NoneType),
-    "clock": (dict, NoneType),
-    "dataset": dict,
-    "device": str,
-    "format": int,
-    "measures": dict,
-    "method": str,
-    "options": dict,
-    "precision": str,
-    "protocol": dict,
-    "seed": int,
-    "threads": int,
-    "versions": dict,
-    "workers": int,
-}
-_RESULT_HOLDS: Mapping[str, Kinds] = {
-    "accuracy_matrix": list,
-    "anytime": dict,
-    "footprint": dict,
-    "metrics": dict,
-    "told": dict,
-}
-_METRICS_HOLD: Mapping[str, Kinds] = {
-    "faa": _NUMBER,
-    "caa": _NUMBER,
-    "forgetting": _NUMBER,
-    "average_accuracy": list,
-    "forgetting_history": list,
-}
-_TIMING_HOLDS: Mapping[str, Kinds] = {"tasks": list, "train_images_per_second": _NUMBER, "train_seconds": _NUMBER}
-_TASK_HOLDS: Mapping[str, Kinds] = {"train_images": int, "train_seconds": _NUMBER, "test_seconds": _NUMBER}
+_KINDS = {CONFIG: Config, RESULT: Result, TIMING: Timing}
 
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk",
@@ -143,33 +107,12 @@ class RunFolder:
                 raise DamagedRun(f"{file} is missing: {remedy}")
             raise FileNotFoundError(f"{file} does not exist yet: the run in {self.path} is not finished")
         try:
-            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise DamagedRun(f"{file} is damaged ({error}): {remedy}") from error
-        holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, {})
-        wrong = _first_wrong(content, holds)
-        if wrong is None and file == self.result:
-            wrong = _first_wrong(content["metrics"], _METRICS_HOLD)
-        if wrong is None and file == self.timing:
-            wrong = next(filter(None, (_first_wrong(task, _TASK_HOLDS) for task in content["tasks"])), None)
-        if wrong is not None:
-            raise DamagedRun(f"{file} is damaged or of another version of prol ({wrong}): {remedy}")
+            content = read_file(file, _KINDS.get(file.name, dict[str, Any]))
+        except DamagedFile as error:
+            raise DamagedRun(f"{error}: {remedy}") from error
         if file == self.config:
             content.setdefault("checkpoint_share", CHECKPOINT_SHARE)
         return content
-
-
-def _first_wrong(content: Any, holds: Mapping[str, Kinds]) -> str | None:
-    """What is wrong, None if nothing is."""
-    if not isinstance(content, dict):
-        return "it is not an object"
-    for name, kinds in holds.items():
-        if name not in content:
-            return f"{name} is missing"
-        value = content[name]
-        if not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value)):
-            return f"{name} is {value!r:.40}"
-    return None
 
 
 def make_default_folder(method: str, dataset: str, seed: int) -> RunFolder:
