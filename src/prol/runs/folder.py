@@ -20,39 +20,19 @@ CHECKPOINT_SHARE = 0.1
 """The maximum share of the time for checkpoints within tasks, by default."""
 
 _NUMBER = (int, float)
-_CONFIG_HOLDS: Mapping[str, Kinds] = {
-    "backbone": dict,
-    "checkpoint_every": (int, NoneType),
-    "clock": (dict, NoneType),
-    "dataset": dict,
-    "device": str,
-    "format": int,
-    "measures": dict,
-    "method": str,
-    "options": dict,
-    "precision": str,
-    "protocol": dict,
-    "seed": int,
-    "threads": int,
-    "versions": dict,
-    "workers": int,
+_HOLDS: Mapping[str, Mapping[Kinds, str]] = {
+    "config.json": {
+        dict: "backbone dataset measures options protocol versions",
+        str: "device method precision",
+        int: "format seed threads workers",
+        (int, NoneType): "checkpoint_every",
+        (dict, NoneType): "clock",
+    },
+    "result.json": {list: "accuracy_matrix", dict: "anytime footprint metrics told"},
+    "timing.json": {list: "tasks", _NUMBER: "train_images_per_second train_seconds"},
 }
-_RESULT_HOLDS: Mapping[str, Kinds] = {
-    "accuracy_matrix": list,
-    "anytime": dict,
-    "footprint": dict,
-    "metrics": dict,
-    "told": dict,
-}
-_METRICS_HOLD: Mapping[str, Kinds] = {
-    "faa": _NUMBER,
-    "caa": _NUMBER,
-    "forgetting": _NUMBER,
-    "average_accuracy": list,
-    "forgetting_history": list,
-}
-_TIMING_HOLDS: Mapping[str, Kinds] = {"tasks": list, "train_images_per_second": _NUMBER, "train_seconds": _NUMBER}
-_TASK_HOLDS: Mapping[str, Kinds] = {"train_images": int, "train_seconds": _NUMBER, "test_seconds": _NUMBER}
+_METRICS_HOLD: Mapping[Kinds, str] = {_NUMBER: "faa caa forgetting", list: "average_accuracy forgetting_history"}
+_TASK_HOLDS: Mapping[Kinds, str] = {int: "train_images", _NUMBER: "train_seconds test_seconds"}
 
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk",
@@ -146,8 +126,7 @@ class RunFolder:
             content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise DamagedRun(f"{file} is damaged ({error}): {remedy}") from error
-        holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, {})
-        wrong = _first_wrong(content, holds)
+        wrong = _first_wrong(content, _HOLDS.get(file.name, {}))
         if wrong is None and file == self.result:
             wrong = _first_wrong(content["metrics"], _METRICS_HOLD)
         if wrong is None and file == self.timing:
@@ -159,11 +138,11 @@ class RunFolder:
         return content
 
 
-def _first_wrong(content: Any, holds: Mapping[str, Kinds]) -> str | None:
-    """What is wrong, None if nothing is."""
+def _first_wrong(content: Any, holds: Mapping[Kinds, str]) -> str | None:
+    """What is wrong with the names that must be there, by their types; None if nothing is."""
     if not isinstance(content, dict):
         return "it is not an object"
-    for name, kinds in holds.items():
+    for kinds, name in ((kinds, name) for kinds, names in holds.items() for name in names.split()):
         if name not in content:
             return f"{name} is missing"
         value = content[name]
