@@ -27,6 +27,14 @@ def threads_stay() -> Iterator[None]:
     assert torch.get_num_threads() == before
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_fsync() -> Iterator[None]:
+    """No test outlasts a power cut, and a disk takes milliseconds for each file; processes of their own still do it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def tiny() -> ViT:
     """The golden files' tiny ViT in float64."""
