@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from prol.report.bench_plot import plot_bench
-from prol.report.bench_table import bench_tables, headline, line, milliseconds, rate
+from prol.report.bench import bench_tables, headline, line, milliseconds, plot_bench, rate
 
 
 def timed(median: float, images: int = 10) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def test_pictures_are_drawn(measured: dict[str, Any], ending: str, tmp_path: Pat
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no picture of speed: measurements of ladder"):
+    with pytest.raises(ValueError, match="no plot of speed: measurements of ladder"):
         plot_bench(SPEED, tmp_path / "it.png")
     with pytest.raises(ValueError, match="nothing was measured"):
         plot_bench(content("ladder", [{"rung": "a", "error": "x"}]), tmp_path / "it.png")

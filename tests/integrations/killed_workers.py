@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prol.experiments.executors import OneByOne
-from prol.experiments.grid import Point, Request, points_of
-from prol.experiments.sweep import sweep
 from prol.integrations.ray_executor import RayExecutor
 from prol.runs.display import Silent
+from prol.runs.executors import Serial
+from prol.runs.grid import Point, Request, points_of
+from prol.runs.sweep import sweep
 from runs.small_runs import contents
 
 _PROCESS = re.compile(r"^(\S+): running in process (\d+) ")
@@ -57,7 +57,7 @@ class Killer:
 
     def resumed_after(self) -> list[int]:
         """The chunks up to which killed runs had checkpoints."""
-        found = (re.search(r"going on after chunk (\d+)", line) for line in self.lines)
+        found = (re.search(r"resuming after chunk (\d+)", line) for line in self.lines)
         return [int(match[1]) for match in found if match]
 
 
@@ -82,7 +82,7 @@ def sweep_and_kill(
     killer, began = Killer(after), time.perf_counter()
     on_ray = sweep(points, place / "ray", executor, killer)
     middle = time.perf_counter()
-    serial = sweep(points, place / "serial", OneByOne(Silent()))
+    serial = sweep(points, place / "serial", Serial(Silent()))
     ended = time.perf_counter()
     finished = [run.folder for run in serial.runs if run.state == "finished"]
     different = [run for run in finished if contents(place / "ray" / run) != contents(place / "serial" / run)]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import prol
-from prol.artifacts.updating import saved_sha256
+from prol.runs.saving import saved_sha256
 from prol.backbones import ViT
 from prol.methods.closed_form.ncm import NCM
 from prol.serve.batches import JobQueue

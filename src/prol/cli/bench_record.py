@@ -43,7 +43,7 @@ class Record:
 
         from prol.backbones import pick_device
         from prol.bench.machine import document
-        from prol.report.figures import check_figure_file, require_matplotlib
+        from prol.report.plot import check_figure_file, require_matplotlib
 
         if out is not None and not out.absolute().parent.is_dir():
             raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -79,7 +79,7 @@ class Record:
         Args:
             compare: adds to all rows what relates them to each other.
         """
-        from prol.report.bench_table import line
+        from prol.report.bench import line
 
         for row in rows:
             self.content["rows"].append(row)
@@ -95,7 +95,7 @@ class Record:
             raise typer.Exit(FAILED)
 
     def _write(self) -> None:
-        from prol.artifacts.atomic import write_json
+        from prol.files import write_json
 
         if self.out is not None:
             write_json(self.out, self.content)
@@ -104,8 +104,8 @@ class Record:
 def print_content(content: dict[str, Any], plot: Path | None) -> None:
     """Prints the table, and draws the figure if requested."""
     from prol.cli.terminal import output
-    from prol.report.bench_plot import plot_bench
-    from prol.report.bench_table import bench_tables
+    from prol.report.bench import plot_bench
+    from prol.report.bench import bench_tables
 
     console = output()
     console.print(bench_tables(content))
@@ -120,7 +120,7 @@ def print_content(content: dict[str, Any], plot: Path | None) -> None:
 def read_methods(words: Sequence[str], chunk: int) -> list[MethodSpec]:
     """METHOD:KEY=VALUE,... as in `prol compare`; invalid options are refused."""
     from prol.bench.workload import MethodSpec
-    from prol.experiments.method_words import read_method
+    from prol.runs.plan import read_method
 
     specs = [MethodSpec(*read_method(word)) for word in words]
     for spec in specs:
@@ -153,7 +153,7 @@ def open_images(word: str, data: str | None, options: list[str]) -> Dataset:
 def read_content(file: Path) -> dict[str, Any]:
     """Reads a file that `--out` wrote, and checks that it contains all that its tables need."""
     from prol.bench.machine import FORMAT
-    from prol.report.bench_table import bench_tables, require_table
+    from prol.report.bench import bench_tables, require_table
 
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prol.artifacts.atomic import write_folder, write_json
-from prol.artifacts.loading import read_checked
-from prol.artifacts.meta import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
-from prol.artifacts.saving import require_replaceable
+from prol.files import write_folder, write_json
+from prol.runs.loading import read_checked
+from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
+from prol.runs.saving import require_replaceable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

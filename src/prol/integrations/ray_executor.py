@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import prol
-from prol.experiments.executors import RETRIES, require_jobs, require_retries
-from prol.experiments.one_run import sentence_of
+from prol.runs.executors import RETRIES, require_jobs, require_retries
+from prol.runs.executors import sentence_of
 from prol.integrations.ray_worker import RunEnded, RunRequest, source_sha256, work
 from prol.runs import Plan
 

@@ -16,8 +16,8 @@ from queue import SimpleQueue
 from threading import Thread
 
 import prol
-from prol.experiments.one_run import attempt, in_words, within
-from prol.experiments.told_lines import display_to
+from prol.runs.executors import attempt, in_words, with_share_of_processors
+from prol.runs.display import lines_to
 from prol.runs import Plan, RunFolder
 
 LOCK_SECONDS = 120.0
@@ -100,9 +100,9 @@ def _execute(request: RunRequest, messages: SimpleQueue[str | RunEnded]) -> None
     try:
         if request.again:
             _wait_for_lock(RunFolder(request.path))
-        plan = within(request.plan, request.path, request.cpus)
+        plan = with_share_of_processors(request.plan, request.path, request.cpus)
         with chdir(request.folder) if request.folder.is_dir() else nullcontext():
-            problem = attempt(plan, request.path, display_to(messages.put))
+            problem = attempt(plan, request.path, lines_to(messages.put))
     except BaseException as error:
         if os.environ.get("PROL_DEBUG") == "1":  # an exception raised here would not be seen by anybody
             for line in "".join(traceback.format_exception(error)).splitlines():

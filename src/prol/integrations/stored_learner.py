@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prol.artifacts import load
 from prol.creation import create
 from prol.learner import Learner
+from prol.runs.loading import load
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from prol import registry
-from prol.artifacts import Checkpoints, load
-from prol.artifacts.atomic import current_folder
-from prol.artifacts.folders import take_lock
-from prol.artifacts.loading import open_saved_backbone, restored
-from prol.artifacts.meta import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
-from prol.artifacts.updating import finish_saving, save_into, saved_sha256
+from prol.runs.checkpoints import Checkpoints
+from prol.runs.loading import load
+from prol.files import current_folder
+from prol.files import take_lock
+from prol.runs.loading import open_saved_backbone, restored
+from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
+from prol.runs.saving import finish_saving, save_into, saved_sha256
 from prol.backbones import open_backbone
 from prol.labels import Label
 from prol.learner import Learner, SavedState
