@@ -44,7 +44,7 @@ def test_while_mistakes_are_looked_for_the_last_word_comes_after_where_it_was_fo
     *lines, last = said_for(errand_for(plan, tmp_path))
     assert last == plain
     assert "Traceback (most recent call last):" in lines
-    assert any(isinstance(line, str) and "one_run.py" in line for line in lines)
+    assert any(isinstance(line, str) and "executors.py" in line for line in lines)
 
 
 def test_a_lock_that_cannot_be_asked_for_is_the_last_word(tmp_path: Path, small_vit: str) -> None:
