@@ -108,3 +108,11 @@ def test_the_old_place_of_saved_learners_works_with_a_warning() -> None:
             assert getattr(prol.artifacts, name) is moved
     with pytest.raises(AttributeError, match="has no attribute 'pickle'"):
         prol.artifacts.pickle  # noqa: B018
+
+
+def test_an_executor_with_the_old_name_of_its_verb_still_works(micro_vit: str, tmp_path: Path) -> None:
+    class Older:
+        def settle(self, pending: Any, hear: Any) -> Any:
+            return Recording().execute(pending, hear)
+
+    assert compare([small_plan(micro_vit)], [0], tmp_path, executor=Older()).failures == {}
