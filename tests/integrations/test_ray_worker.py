@@ -46,7 +46,7 @@ def test_with_debugging_the_last_message_follows_the_traceback(
     *lines, last = messages_of(request_for(plan, tmp_path))
     assert last == plain
     assert "Traceback (most recent call last):" in lines
-    assert any(isinstance(line, str) and "one_run.py" in line for line in lines)
+    assert any(isinstance(line, str) and "executors.py" in line for line in lines)
 
 
 def test_a_lock_that_cannot_be_taken_is_the_last_message(tmp_path: Path, small_vit: str) -> None:

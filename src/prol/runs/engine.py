@@ -17,6 +17,9 @@ from prol.runs.plan import Plan
 SIDE_BY_SIDE = "side_by_side"
 """Key of a summary: which runs had others running at the same time, by the names of their folders."""
 
+_OLD_VERB = "settle"
+"""What version 0.1 called `Executor.execute`; accepted for one version."""
+
 Say = Callable[[str], None]
 
 
@@ -67,9 +70,8 @@ def run_all(
     try:
         writer.update()
         for executor, runs in pending:
-            with closing(
-                executor.execute(_marked(runs, executor), lambda p, line: say(f"{p.name}: {line}"))
-            ) as outcomes:
+            execute = getattr(executor, "execute", None) or getattr(executor, _OLD_VERB)
+            with closing(execute(_marked(runs, executor), lambda path, line: say(f"{path.name}: {line}"))) as outcomes:
                 for path, problem in outcomes:
                     done += 1
                     problem = ended(path, problem)

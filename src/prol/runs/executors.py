@@ -61,6 +61,10 @@ class Serial:
             yield path, attempt(plan, path, self.display)
 
 
+OneByOne = Serial
+"""Deprecated: what version 0.1 called `Serial`."""
+
+
 @dataclass(frozen=True)
 class LocalProcesses:
     """`jobs` runs at a time, each in its own process; a run whose process dies is resumed in a new one.
