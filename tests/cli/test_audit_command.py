@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import prol
-from prol.testing.stream import STREAM, teach
 from prol.runs import start
+from prol.testing.stream import STREAM, teach
 from runs.small_runs import small_plan
 
 

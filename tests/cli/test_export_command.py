@@ -13,10 +13,10 @@ import pytest
 
 import prol
 from prol.evaluation import ChunkLearnt, Event
-from prol.testing.stream import difference
 from prol.runs import resume, start
 from prol.runs.display import Silent
 from prol.runs.folder import RunFolder
+from prol.testing.stream import difference
 from runs.small_runs import small_plan
 
 

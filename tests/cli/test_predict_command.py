@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 import prol
-from prol.testing.stream import make_images, teach
 from prol.learner import Learner
+from prol.testing.stream import make_images, teach
 
 ASKED = 5
 

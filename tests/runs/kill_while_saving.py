@@ -19,9 +19,9 @@ import torch
 
 import prol
 from golden_files import tiny_vit
-from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
 from prol.runs.saving import save_into
+from prol.testing.stream import STREAM, difference, teach
 
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 

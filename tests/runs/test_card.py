@@ -13,8 +13,8 @@ from PIL import Image
 import prol
 from prol.backbones import PAPER, ViT
 from prol.backbones.terms import weights_terms
-from prol.testing.stream import STREAM, make_images, teach
 from prol.runs.card import model_card
+from prol.testing.stream import STREAM, make_images, teach
 
 SECTIONS = ["Use", "Training data", "Measured", "What it stores", "Limits"]
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import prol
 from golden_files import tiny_vit
 from prol.backbones import ViT
-from prol.testing.stream import STREAM, make_images, teach
 from prol.runs.format import file_sha256
+from prol.testing.stream import STREAM, make_images, teach
 
 
 class WritesAFile:

@@ -8,9 +8,9 @@ import pytest
 
 import prol
 from prol.backbones import ViT
-from prol.testing.stream import STREAM, difference, teach
 from prol.learner import Learner
 from prol.runs.saving import finish_saving, save_into, saved_sha256
+from prol.testing.stream import STREAM, difference, teach
 
 
 @pytest.fixture

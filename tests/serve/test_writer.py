@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 import prol
-from prol.runs.saving import saved_sha256
 from prol.backbones import ViT
 from prol.methods.closed_form.ncm import NCM
+from prol.runs.saving import saved_sha256
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError
 from prol.serve.jobs import Job, LateLabels, Learn, Remove, Result, WriteContext

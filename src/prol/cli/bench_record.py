@@ -104,8 +104,7 @@ class Record:
 def print_content(content: dict[str, Any], plot: Path | None) -> None:
     """Prints the table, and draws the figure if requested."""
     from prol.cli.terminal import output
-    from prol.report.bench import plot_bench
-    from prol.report.bench import bench_tables
+    from prol.report.bench import bench_tables, plot_bench
 
     console = output()
     console.print(bench_tables(content))

@@ -77,8 +77,8 @@ def _protocol_table() -> tuple[Table, list[str]]:
     from rich.table import Table
 
     from prol import registry
-    from prol.options import describe_options, own_arguments
     from prol.data.streams import SHARED_ARGUMENTS
+    from prol.options import describe_options, own_arguments
 
     table = Table(box=SIMPLE)
     for title in ("protocol", "what it is", "given by default", "its own options (-P)"):
@@ -121,8 +121,8 @@ def _information_given(stream: Stream) -> str:
 def _plot(stream: Stream, dataset: Dataset, title: str, file: Path) -> None:
     from itertools import accumulate
 
-    from prol.report.stream_plot import plot_stream
     from prol.data.streams import class_presence, summarise_tasks
+    from prol.report.stream_plot import plot_stream
 
     labels = dataset.train.labels
     sizes = [task.samples for task in summarise_tasks(stream, labels)]

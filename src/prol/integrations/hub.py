@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prol.files import write_folder, write_json
-from prol.runs.loading import read_checked
 from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
+from prol.runs.loading import read_checked
 from prol.runs.saving import require_replaceable
 
 if TYPE_CHECKING:

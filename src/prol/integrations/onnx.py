@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import prol
-from prol.files import write_file
 from prol.backbones.resampling import filter_weights, resample
 from prol.backbones.terms import weights_terms
+from prol.files import write_file
 from prol.integrations.onnx_parity import INPUT, OUTPUT, Parity, first_line, generated_images, require_parity
 
 if TYPE_CHECKING:

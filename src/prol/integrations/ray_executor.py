@@ -15,10 +15,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import prol
-from prol.runs.executors import RETRIES, require_jobs, require_retries
-from prol.runs.executors import sentence_of
 from prol.integrations.ray_worker import RunEnded, RunRequest, source_sha256, work
 from prol.runs import Plan
+from prol.runs.executors import RETRIES, require_jobs, require_retries, sentence_of
 
 CONNECT_SECONDS = 10.0
 
@@ -62,7 +61,7 @@ class RayExecutor:
                 "machine of the cluster, with the address auto"
             )
 
-    def settle(
+    def execute(
         self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
     ) -> Generator[tuple[Path, str | None], None, None]:
         if not pending:

@@ -16,9 +16,9 @@ from queue import SimpleQueue
 from threading import Thread
 
 import prol
-from prol.runs.executors import attempt, in_words, with_share_of_processors
-from prol.runs.display import lines_to
 from prol.runs import Plan, RunFolder
+from prol.runs.display import lines_to
+from prol.runs.executors import attempt, in_words, with_share_of_processors
 
 LOCK_SECONDS = 120.0
 """How long the lock of a lost worker may outlive it on a shared file system."""

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from prol.testing.audit import audit_learner
 from prol.files import current_folder
 from prol.runs.export import learner_of
 from prol.runs.folder import RunFolder
 from prol.runs.loading import load
+from prol.testing.audit import audit_learner
 
 _FILES = {
     "*model.safetensors": "what was learnt",

@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 from prol import registry
+from prol.data.streams import SHARED_ARGUMENTS
 from prol.evaluation import Measures
 from prol.options import bind_arguments, coerce_options, own_arguments
 from prol.runs.plan import Plan, read_method, spell_method
-from prol.data.streams import SHARED_ARGUMENTS
 
 PAPER_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
 """The paper's grid of learning rates, for every method."""

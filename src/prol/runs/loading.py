@@ -47,7 +47,9 @@ def load(
     return restored(kind, backbone, meta, (read_tensors(model), state), place)
 
 
-def restored(kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: SavedState, place: Path) -> Learner:
+def restored(
+    kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: SavedState, place: Path
+) -> Learner:
     """A learner with the options and the seed `saved` at `place`, in the given state."""
     try:
         learner = kind(backbone, kind.read_options(saved["options"]), saved["seed"])

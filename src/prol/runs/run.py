@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from prol.data.split import cut_content
+from prol.data.split import split_content
 from prol.evaluation import Cursor, Event, Finished, run_stream
 from prol.files import json_text, write_json
 from prol.runs.checkpoints import Checkpoints, CheckpointWriter, fixed_settings, restore_newest
@@ -87,8 +87,8 @@ def start(
             with folder.writing():
                 write_json(folder.config, config)
                 write_json(folder.stream, stream_content(setup.dataset, setup.stream))
-                if setup.dataset.cut is not None:
-                    write_json(folder.split, cut_content(setup.dataset.cut))
+                if setup.dataset.split is not None:
+                    write_json(folder.split, split_content(setup.dataset.split))
             _execute(folder, setup, config, display or Silent(), listeners)
     return folder
 
@@ -165,7 +165,7 @@ def _execute(
             with folder.writing():
                 log.flush()
         assert isinstance(last, Finished)
-        reused = setup.config["measures"]["reuse_features"] and learner.fixed != "nothing"
+        reused = setup.config["measures"]["reuse_features"] and learner.encoding != "none" and learner.frozen
         with folder.writing():
             learner.save(folder.model)
             write_json(folder.timing, timing.summary(features_reused=reused) | {"load_end": _machine_load()})

@@ -11,19 +11,19 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from filelock import BaseFileLock
 
 from prol import registry
-from prol.runs.checkpoints import Checkpoints
-from prol.runs.loading import load
-from prol.files import current_folder
-from prol.files import take_lock
-from prol.runs.loading import open_saved_backbone, restored
-from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
-from prol.runs.saving import finish_saving, save_into, saved_sha256
 from prol.backbones import open_backbone
+from prol.files import current_folder, take_lock
 from prol.labels import Label
 from prol.learner import Learner, SavedState
+from prol.runs.checkpoints import Checkpoints
+from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
+from prol.runs.loading import load, open_saved_backbone, restored
+from prol.runs.saving import finish_saving, save_into, saved_sha256
 from prol.serve.settings import ServeOptions
 
 FORMAT = 1
@@ -129,7 +129,7 @@ class Store:
         self.folder = folder
         self.place = folder / SERVICE
         self.checkpoints = Checkpoints(self.place, checkpoints)
-        self._lock: IO[str] | None = None
+        self._lock: BaseFileLock | None = None
 
     def lock(self) -> None:
         """Excludes other servers; the lock ends with the process at the latest."""
@@ -143,7 +143,7 @@ class Store:
 
     def release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def recover(self, warn: Callable[[str], None]) -> Recovered | None:

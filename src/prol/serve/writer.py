@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from prol.runs.saving import saved_sha256
 from prol.labels import Label
 from prol.learner import Footprint, SavedState
+from prol.runs.saving import saved_sha256
 from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
 from prol.serve.errors import RequestError, not_written
 from prol.serve.jobs import Job
