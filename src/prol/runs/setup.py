@@ -22,7 +22,7 @@ from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
 from prol.data.streams.builder import require_class_order
 from prol.evaluation import Told
 from prol.learner import Learner
-from prol.options import bind_arguments, own_arguments
+from prol.options import bind_arguments, current_names, own_arguments
 from prol.runs.format import versions
 from prol.runs.plan import Plan
 
@@ -228,6 +228,7 @@ def changes(
     for name in sorted(names if above else names - set(NOT_SETTINGS), key=_consequences_last):
         one, other = then.get(name), now.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
+            one = current_names(one, other) if name == "options" else one
             found |= changes(one, other, f"{above}{name}.", partial=partial)
         elif one != other:
             found[f"{above}{name}"] = (one, other)
