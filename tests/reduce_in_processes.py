@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from prol.sums import fingerprint
 
 import prol
 from prol.distributed import reduce
 from prol.learner import Learner
+from prol.merging import fingerprint
 from test_merging import DEEPER, MERGEABLE, PLUS, VIT, assert_same, make, settled, teach
 
 

@@ -32,7 +32,7 @@ MERGEABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "randumb": ("randumb", {"features": 30, "gamma": 0.05}),
     "foal": ("foal", {"features": 30}),
 }
-PLUS = {"budget_mb": 1, "blocks": 1, "features": 10, "own": 6, "adapt_steps": 2}
+PLUS = {"budget_mb": 1, "blocks": 1, "features": 10, "class_directions": 6, "adapt_steps": 2}
 
 
 def make(variant: str, backbone: ViT = VIT) -> Learner:
@@ -123,7 +123,7 @@ def test_classes_are_those_of_the_first_then_those_of_the_next_and_announced_one
         ("randumb", {"features": 30}, None),
         ("ranpac", {"features": 30, "adapt": "norms", "ridge": 0.5}, "only after the first task"),
         ("ranpac", {"features": 30}, "every fifth image is held out"),
-        ("prol_plus", PLUS | {"penalty": 0.1, "own": 0}, "after its LayerNorms are tuned"),
+        ("prol_plus", PLUS | {"penalty": 0.1, "class_directions": 0}, "after its LayerNorms are tuned"),
     ],
 )
 def test_what_is_chosen_on_the_way_must_come_from_one_base(
@@ -155,7 +155,7 @@ def settled(method: str, **options: Any) -> Learner:
         ("ranpac", {"features": 30}),
         ("ranpac", {"features": 30, "adapt": "norms"}),
         ("prol_plus", PLUS | {"penalty": 0.1}),
-        ("prol_plus", PLUS | {"penalty": 0.1, "own": 0}),
+        ("prol_plus", PLUS | {"penalty": 0.1, "class_directions": 0}),
         ("prol_plus", PLUS),
     ],
 )

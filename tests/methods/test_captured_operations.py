@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from small_streams import pictures
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import prol
+from methods.small_streams import pictures
 from prol.backbones import ResNet, ViT
 from prol.methods.adapters.ease import EASE
 from prol.methods.adapters.mos import MOS

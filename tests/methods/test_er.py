@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from plain_replay import STREAM, PlainReplay, as_tensors, foretold, images_of, make, require_alike
-from small_streams import pictures
 from test_captured_operations import NothingRead
 
 import prol
+from methods.small_streams import pictures
 from prol.backbones import ResNet
 from prol.methods.replay.er import ER
 from prol.methods.replay.learner import ReplayLearner

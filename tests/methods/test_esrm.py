@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import changed, pictures, same_state, tensors
 from torch import Tensor
 
 import prol
+from methods.small_streams import changed, pictures, same_state, tensors
 from prol.backbones import ResNet
 from prol.engine.similarity import unit
 from prol.methods.replay.esrm import ESRM, group_contrast

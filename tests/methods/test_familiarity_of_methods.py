@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import pictures, same_state
 
 import prol
+from methods.small_streams import pictures, same_state
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Learner
 
@@ -25,11 +25,11 @@ TELLING: dict[str, tuple[str, dict[str, Any]]] = {
     "randumb": ("randumb", {"features": 40}),
     "foal": ("foal", {"features": 40}),
     "prol": ("prol", {"blocks": 3}),
-    "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}),
+    "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}),
     "l2p": ("l2p", {"pool": 6, "picks": 2, "test_selection": "batch_vote"}),
     "dualprompt": ("dualprompt", {"g_blocks": 1, "e_blocks": 2}),
     "mos": ("mos", {}),
-    "ease": ("ease", {}),
+    "shrinkage_factor": ("ease", {}),
 }
 SILENT: dict[str, dict[str, Any]] = {
     "head_only": {},

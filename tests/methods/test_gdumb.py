@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from prol.methods.replay.gdumb_training import MemoryNetwork, TrainingPlan, descend, rates
-from small_streams import pictures
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import prol
+from methods.small_streams import pictures
 from prol.backbones import ResNet
 from prol.methods.replay.gdumb import GDumb
 from prol.testing.stream import difference

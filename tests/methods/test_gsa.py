@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from prol.methods.replay.mirrored_halves import halves_mirrored
-from small_streams import pictures, same_state, tensors
 from torch import Tensor
 
 import prol
+from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ResNet
 from prol.methods.replay.gsa import GSA, again, new_share, own_cross_entropy
 from prol.methods.replay.views import LARGE_CROP_GREY, apply_views

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from every_method import METHODS
-from small_streams import pictures
 
 import prol
+from methods.every_method import METHODS
+from methods.small_streams import pictures
 from prol import registry
 from prol.backbones import ResNet
 from prol.engine.step import Later, LossWatch

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from prol.methods.replay.mose_losses import current_cross_entropy, reverse_distillation, supervised_contrast
-from small_streams import pictures
 from test_captured_operations import NothingRead
 from torch import Tensor
 
 import prol
+from methods.small_streams import pictures
 from prol.backbones import ResNet, evaluation_input
 from prol.engine.adam import part_gradients
 from prol.methods.replay.mose import MOSE, draw_balanced

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import pictures, same_state
 from test_captured_operations import NothingRead
 from torch import Tensor
 
 import prol
+from methods.small_streams import pictures, same_state
 from prol.backbones import ResNet
 from prol.learner import Amount
 from prol.methods.replay.ocm import OCM

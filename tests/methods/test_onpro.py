@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import pictures, same_state
 from test_captured_operations import NothingRead
 from test_ocm import chunk, slow_loss, turned
 from torch import Tensor
 
 import prol
+from methods.small_streams import pictures, same_state
 from prol.backbones import ResNet
 from prol.methods.replay.onpro import OnPro
 from prol.methods.replay.views import CROP_GREY, apply_views

@@ -14,7 +14,8 @@ from golden_files import tiny_vit
 from methods.every_method import METHODS, make
 from prol import registry
 from prol.backbones import ViT, evaluation_input
-from prol.learner import Learner, SavedState
+from prol.learner import Learner
+from prol.state import State
 from prol.testing.audit import Audit, audit_learner
 from prol.testing.audit_probe import fitting_rows, highest_cosine
 from prol.testing.stream import STREAM, difference, teach
@@ -29,7 +30,7 @@ def audited(learner: Learner, **how: Any) -> Audit:
 
 
 def test_a_head_that_is_dropped_while_the_audit_teaches_does_not_stop_it() -> None:
-    options = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6, "adapt_steps": 3}
+    options = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6, "adapt_steps": 3}
     learner = prol.create("prol_plus", tiny_vit(torch.float32), **options)
     assert audited(teach(learner)).keeps_no_samples()
 
@@ -90,58 +91,41 @@ def test_kept_features_are_named_and_found(memory: Any) -> None:
 
 
 class HidesFeatures(ColourMeans):
-    """Keeps the network's feature of every image among its weights, and says nothing of it."""
+    """Stores the network's feature of every image among its weights, and says nothing of it."""
 
-    def __init__(self, backbone: Any, options: Any, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self.hidden = torch.zeros(0, backbone.width)
+    def build(self, state: State) -> None:
+        super().build(state)
+        width = self.backbone.width
+        self.hidden = state.table("head/weight", width, kind="parameter", combine=None, grows=False)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        self.hidden = torch.cat([self.hidden, -3 * self.backbone.features(inputs).detach().float()])
-
-    def _state(self) -> SavedState:
-        tensors, meta = super()._state()
-        return tensors | {"head/weight": self.hidden}, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.hidden = tensors["head/weight"]
+        self.hidden.append(-3 * self.backbone.features(inputs).detach())
 
 
 class HidesOnePicture(ColourMeans):
-    """Keeps the pixels of the last image, the same room whatever comes."""
+    """Stores the pixels of the last image, the same room whatever comes."""
 
-    last = torch.zeros(1, 3 * 32 * 32)
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.last: Tensor | None = torch.zeros(1, 3 * 32 * 32)
+        state.optional("bias", self, "last", kind="parameter")
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.last = torch.stack([image.flatten().float() / 255 for image in pixels])[1:2]
-
-    def _state(self) -> SavedState:
-        tensors, meta = super()._state()
-        return tensors | {"bias": self.last}, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.last = tensors["bias"]
 
 
 class HidesInJson(ColourMeans):
-    notes: tuple[int, ...] = ()
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.notes: list[int] = []
+        state.value("notes", self)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
-        self.notes = (*self.notes, *(int(image.sum()) for image in pixels))
-
-    def _state(self) -> SavedState:
-        tensors, meta = super()._state()
-        return tensors, meta | {"notes": list(self.notes)}
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.notes = tuple(meta["notes"])
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.notes += [int(image.sum()) for image in pixels]
 
 
 def test_what_is_hidden_is_found(tiny: ViT) -> None:
