@@ -301,7 +301,7 @@ def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(tiny: ViT, kin
     [
         ({"merge": 1.5}, "merge"),
         ({"bottleneck": 0}, "bottleneck"),
-        ({"clip": 0.0}, "clip=none"),
+        ({"clip": 0.0}, "clip must be a finite number above 0, or none"),
         ({"reg": -1.0}, "reg"),
     ],
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import prol
 from methods.small_streams import pictures, tensors
-from prol.backbones import ViT, evaluation_input
+from prol.backbones import ResNet, ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.closed_form.foal import FOAL
 from prol.methods.closed_form.moments import Totals
@@ -85,12 +85,9 @@ def test_it_keeps_an_inverse_and_no_sample(tiny: ViT) -> None:
     assert found.trained_now == found.samples_stored == Amount(0, 0)
 
 
-def test_a_backbone_without_blocks_is_refused(tiny: ViT) -> None:
-    class NoViT:
-        preprocessing, device = tiny.preprocessing, tiny.device
-
-    with pytest.raises(ValueError, match="needs a ViT as backbone, got NoViT"):
-        FOAL(NoViT(), FOAL.read_options({}))  # type: ignore[arg-type]
+def test_a_backbone_without_blocks_is_refused(small_resnet: ResNet) -> None:
+    with pytest.raises(ValueError, match="needs a ViT as backbone, got ResNet"):
+        prol.create("foal", small_resnet)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -152,10 +153,16 @@ def seen(scene: NDArray[np.uint8], noise: int, seed: int) -> NDArray[np.uint8]:
     return (scene.astype(int) + off).clip(0, 255).astype(np.uint8)
 
 
-@pytest.mark.parametrize("adapt_steps", [0, 400])
-@pytest.mark.parametrize("noise", [0, 1, 3])
-@pytest.mark.parametrize("others", [0, 10], ids=["at once", "after others"])
-@pytest.mark.parametrize("own", [6, None], ids="own={}".format)
+SCENE_CASES = [(0, 0, 0, 6), (0, 1, 10, None), (0, 3, 0, None), (400, 0, 10, 6), (400, 1, 0, None), (400, 3, 10, 6)]
+"""Steps of tuning, noise, images of another class before, and directions: each value with each other in the fast ones."""
+OTHER_CASES = [case for case in product([0, 400], [0, 1, 3], [0, 10], [6, None]) if case not in SCENE_CASES]
+
+
+@pytest.mark.parametrize(
+    ("adapt_steps", "noise", "others", "own"),
+    [*SCENE_CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_CASES)],
+    ids=str,
+)
 def test_one_scene_for_long_is_learnt_and_answered(
     tiny: ViT, adapt_steps: int, noise: int, others: int, own: int | None
 ) -> None:
@@ -170,8 +177,10 @@ def test_one_scene_for_long_is_learnt_and_answered(
     assert learner.classes[int(scores.argmax())] == "scene"
 
 
-@pytest.mark.parametrize("chunk", [1, 4])
-@pytest.mark.parametrize("adapt_steps", [0, 400])
+@pytest.mark.parametrize(
+    ("chunk", "adapt_steps"),
+    [(4, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 0), (1, 400), (4, 400)])],
+)
 def test_two_scenes_in_turns_are_told_apart(tiny: ViT, chunk: int, adapt_steps: int) -> None:
     learner = make(tiny, adapt_steps=adapt_steps)
     turns = np.concatenate([SCENES] * 2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from methods.prol_plus.small_prol_plus import WHOLE, answers, begin_early, make, teach
 from methods.small_streams import pictures
-from prol.backbones import ViT, open_backbone
+from prol.backbones import ResNet, ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.prol_plus.class_covariances import packed_length
 from prol.methods.prol_plus.learner import PROLPlus
@@ -164,15 +164,15 @@ def test_a_budget_that_holds_no_block_is_refused_and_the_one_named_is_enough(wid
     [
         ({"budget_mb": 0}, "budget_mb must be a finite number above 0, got 0"),
         ({"budget_mb": "inf"}, "budget_mb must be a finite number above 0, got inf"),
-        ({"features": -1}, "features must be at least 0, got -1"),
-        ({"class_directions": -1}, "class_directions must be at least 0, got -1"),
+        ({"features": -1}, "features must be at least 0, or none, got -1"),
+        ({"class_directions": -1}, "class_directions must be at least 0, or none, got -1"),
         ({"blocks": 0}, "blocks must be at least 1, got 0"),
         ({"bandwidth": 0}, "bandwidth must be a finite number above 0, got 0"),
         ({"prior_weight": -1}, "prior_weight must be a finite number above 0, got -1"),
         ({"shrinkage_factor": 0}, "shrinkage_factor must be a finite number above 0, got 0"),
-        ({"penalty": 0}, "penalty must be a finite number above 0, got 0"),
-        ({"penalty": -0.1}, "penalty must be a finite number above 0, got -0.1"),
-        ({"penalty": "inf"}, "penalty must be a finite number above 0, got inf"),
+        ({"penalty": 0}, "penalty must be a finite number above 0, or none, got 0"),
+        ({"penalty": -0.1}, "penalty must be a finite number above 0, or none, got -0.1"),
+        ({"penalty": "inf"}, "penalty must be a finite number above 0, or none, got inf"),
         ({"penalty": "nan"}, "option penalty='nan' is not valid"),
         ({"shrinkage_factor": "inf"}, "shrinkage_factor must be a finite number above 0, got inf"),
         ({"adapt_steps": -1}, "adapt_steps must be at least 0, got -1"),
@@ -363,9 +363,6 @@ def test_beyond_a_hundred_classes_own_covariances_take_no_more(options: dict[str
     assert min(used) > 0.95 * learner.widths.own_room
 
 
-def test_a_backbone_without_blocks_is_refused(tiny: ViT) -> None:
-    class NoViT:
-        preprocessing, device = tiny.preprocessing, tiny.device
-
-    with pytest.raises(ValueError, match="method prol_plus needs a ViT as backbone, got NoViT"):
-        PROLPlus(NoViT(), PROLPlus.read_options({}))  # type: ignore[arg-type]
+def test_a_backbone_without_blocks_is_refused(small_resnet: ResNet) -> None:
+    with pytest.raises(ValueError, match="method prol_plus needs a ViT as backbone, got ResNet"):
+        PROLPlus(small_resnet, PROLPlus.read_options({}))
