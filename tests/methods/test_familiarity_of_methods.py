@@ -29,7 +29,7 @@ TELLING: dict[str, tuple[str, dict[str, Any]]] = {
     "l2p": ("l2p", {"pool": 6, "picks": 2, "test_selection": "batch_vote"}),
     "dualprompt": ("dualprompt", {"g_blocks": 1, "e_blocks": 2}),
     "mos": ("mos", {}),
-    "shrinkage_factor": ("ease", {}),
+    "ease": ("ease", {}),
 }
 SILENT: dict[str, dict[str, Any]] = {
     "head_only": {},
