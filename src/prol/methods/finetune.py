@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels
-from prol.class_rows import AGAINST_IT, AVERAGED
+from prol.backbones.images import Pixels
+from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import clip_together

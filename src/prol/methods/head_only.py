@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import AGAINST_IT, AVERAGED
+from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine import losses
 from prol.engine.adam import Adam
 from prol.engine.heads import LinearHead
