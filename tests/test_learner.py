@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import prol
 from prol.backbones import ViT
-from prol.batches import whole_batch
 from prol.learner import Amount, Footprint, Learner
+from prol.prediction import whole_batch
 
 METHODS = pytest.mark.parametrize("method", ["ncm", "head_only"])
 """One that adds up and one that trains; `prol.check_learner` checks what is common to all methods."""

@@ -86,7 +86,7 @@ def test_a_stream_split_in_any_way_and_merged_is_the_whole(
 
 
 @pytest.mark.parametrize("variant", MERGEABLE)
-def test_a_merged_learner_goes_on_like_any_other(variant: str) -> None:
+def test_a_merged_learner_continues_like_any_other(variant: str) -> None:
     merged = prol.merge([teach(make(variant), range(10)), teach(make(variant), range(10, 20))])
     merged.learn(IMAGES[20:], [*LABELS[20:29], "dog"])
     whole = teach(make(variant), range(20))
@@ -165,7 +165,7 @@ def test_from_a_base_that_has_chosen_they_merge(method: str, options: dict[str, 
     assert_same(prol.merge([one, two], base), teach(base.clone(), range(3, 30)), 1e-5)
 
 
-def test_own_covariances_become_narrower_with_the_classes_of_all() -> None:
+def test_class_covariances_become_narrower_with_the_classes_of_all() -> None:
     base = settled("prol_plus", **PLUS | {"penalty": 0.1})
     sites, whole = [base.clone() for _ in range(2)], base.clone()
     for place, site in enumerate(sites):

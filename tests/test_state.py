@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.class_rows import with_rows_together, without_row
+from prol.classes import with_rows_together, without_row
 from prol.state import Amount, State, Table, get_value, put_value
 
 some = settings(max_examples=40, deadline=None, derandomize=True)

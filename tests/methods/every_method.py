@@ -84,8 +84,10 @@ EXEMPT: dict[str, set[str]] = {
     "ranpac, all": {"nothing_outlives_its_step", "memory_is_bounded"},
     "prol, released": {"batch_independence", "classes_need_no_announcement"},
     "prol, released factor": {"batch_independence"},
-} | {name: {"nothing_outlives_its_step"} for name in METHODS if registry.method(name).keeps_samples}
+}
 """Checks of `prol.check_learner` that a variant cannot pass by definition."""
+WITH_MEMORY = [name for name in METHODS if registry.method(name).keeps_samples]
+"""Replay methods, whose own tests run `prol.check_learner`."""
 TASKS = (list(range(7)), list(range(7, 11)))
 """Eleven classes in all: no tensor of these small learners has eleven rows for another reason."""
 

@@ -32,7 +32,7 @@ def test_every_method_is_here() -> None:
 
 
 @pytest.mark.parametrize("variant", cases(REMOVABLE))
-def test_a_removed_class_leaves_no_row_behind_and_learning_goes_on(variant: str) -> None:
+def test_a_removed_class_leaves_no_row_behind_and_learning_continues(variant: str) -> None:
     learner = taught(variant)
     removals = [learner.remove_class(name) for name in (3, 9)]
     assert learner.classes == [name for name in ALL if name not in (3, 9)]
@@ -54,7 +54,7 @@ def test_a_removed_class_leaves_no_row_behind_and_learning_goes_on(variant: str)
 
 
 @pytest.mark.parametrize("variant", cases(REMOVABLE))
-def test_learning_goes_on_in_the_middle_of_a_task_and_from_a_saved_state_alike(variant: str) -> None:
+def test_learning_continues_in_the_middle_of_a_task_and_from_a_saved_state_alike(variant: str) -> None:
     learner = taught(variant)
     learner.remove_class(8)  # of the current task
     learner.remove_class(0)
@@ -91,14 +91,14 @@ def test_the_other_classes_scores_stay_where_each_is_scored_by_itself(variant: s
 
 
 @pytest.mark.parametrize("variant", ["slda", "ranpac, ridge", "ranpac, lda", "randumb", "foal", "prol_plus"])
-def test_the_other_classes_are_answered_as_before_where_statistics_are_shared(variant: str) -> None:
+def test_the_other_classes_are_predicted_as_before_where_statistics_are_shared(variant: str) -> None:
     learner = taught(variant, steps=6)
     before = learner.predict(TEST)
     learner.remove_class(8)
     learner.remove_class(2)
     others = [row for row in range(11) if row not in (2, 8)]
-    answers = learner.predict(TEST)[others].argmax(1)
-    assert torch.equal(without(before, 2, 8)[others].argmax(1), answers)
+    predictions = learner.predict(TEST)[others].argmax(1)
+    assert torch.equal(without(before, 2, 8)[others].argmax(1), predictions)
 
 
 EXACT = ["ncm", "ranpac, all"]
@@ -108,7 +108,7 @@ EXACT = ["ncm", "ranpac, all"]
 def test_an_exact_removal_equals_never_having_seen_the_class(variant: str) -> None:
     learner, never = taught(variant), taught(variant, without=(3, 9))
     assert [learner.remove_class(name).exact for name in (3, 9)] == [True, True]
-    assert_equal_answers(learner, never)
+    assert_equal_predictions(learner, never)
 
 
 @pytest.mark.parametrize("variant", ["slda", "ranpac, ridge", "ranpac, lda", "randumb, gamma", "foal"])
@@ -117,10 +117,10 @@ def test_a_class_seen_once_is_removed_exactly_from_shared_statistics(variant: st
     learner.learn(pictures([12]), ["once"])
     assert not learner.clone().remove_class(3).exact
     assert learner.remove_class("once").exact
-    assert_equal_answers(learner, never)
+    assert_equal_predictions(learner, never)
 
 
-def assert_equal_answers(learner: Learner, other: Learner) -> None:
+def assert_equal_predictions(learner: Learner, other: Learner) -> None:
     """The same statistics up to rounding, and the same scores, to the name."""
     assert learner.classes == other.classes
     tensors, others = learner.state()[0], other.state()[0]
@@ -130,7 +130,7 @@ def assert_equal_answers(learner: Learner, other: Learner) -> None:
 
 
 @pytest.mark.parametrize("variant", cases(variant for variant in REMOVABLE if variant != "ranpac, reservoir"))
-def test_merged_classes_have_one_row_and_learning_goes_on(variant: str) -> None:
+def test_merged_classes_have_one_row_and_learning_continues(variant: str) -> None:
     learner = taught(variant)
     removal = learner.merge_classes(10, 1)
     learner.merge_classes(0, 7)
@@ -156,7 +156,7 @@ def test_an_exact_merge_equals_one_label_from_the_start(variant: str) -> None:
             learner.merge_classes("d", "b")
         return
     if learner.merge_classes("d", "b").exact:
-        assert_equal_answers(learner, one_label)
+        assert_equal_predictions(learner, one_label)
     else:
         assert variant not in ("ncm", "slda", "ranpac", "randumb", "foal", "ranpac, all", "ncm, augmented")
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 import prol
 from golden_files import tiny_vit
-from methods.every_method import METHODS, make
-from prol import registry
+from methods.every_method import METHODS, WITH_MEMORY, cases, make
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Learner
 from prol.state import State
@@ -35,11 +34,8 @@ def test_a_head_that_is_dropped_while_the_audit_teaches_does_not_stop_it() -> No
     assert audited(teach(learner)).keeps_no_samples()
 
 
-REPLAY = [method for method in METHODS if registry.method(method).keeps_samples]
-
-
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in REPLAY])
-def test_no_other_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_where_classes_are_added_up(
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in WITH_MEMORY])
+def test_no_other_method_stores_samples_and_a_class_of_one_is_found_where_classes_are_added_up(
     method: str,
 ) -> None:
     learner = teach(make(method, torch.float32))
@@ -64,8 +60,8 @@ def test_no_other_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_wher
     assert sum(one.bytes for one in found.tensors) == sum(t.numel() * t.element_size() for t in before[0].values())
 
 
-@pytest.mark.parametrize("method", REPLAY)
-def test_kept_images_are_named_and_counted(method: str) -> None:
+@pytest.mark.parametrize("method", cases(WITH_MEMORY, fast=("er", "ocm")))
+def test_stored_images_are_named_and_counted(method: str) -> None:
     found = audited(teach(make(method, torch.float32)))
     assert not found.keeps_no_samples()
     assert found.samples_stored.count == 20
@@ -78,7 +74,7 @@ def test_kept_images_are_named_and_counted(method: str) -> None:
 
 
 @pytest.mark.parametrize("memory", [2, "all"])
-def test_kept_features_are_named_and_found(memory: Any) -> None:
+def test_stored_features_are_named_and_found(memory: Any) -> None:
     learner = teach(prol.create("randumb", tiny_vit(torch.float32), features=40, memory=memory))
     found = audited(learner)
     assert not found.keeps_no_samples()

@@ -108,7 +108,8 @@ def encodings_stay(subject: Subject) -> None:
 def save_and_load(subject: Subject) -> None:
     """A saved and loaded learner answers and learns on bit for bit like the one saved."""
     for announced in subject.modes:
-        for steps in (0, 1, 3):
+        # One that has learnt nothing is the same with and without announcements.
+        for steps in (0, 1, 3) if announced == subject.modes[0] else (1, 3):
             learner = teach(subject.fresh(), STREAM[:steps], announced)
             with TemporaryDirectory() as place:
                 learner.save(Path(place) / "learner")

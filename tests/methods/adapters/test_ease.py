@@ -76,7 +76,7 @@ def test_predictions_are_cosines_to_measured_and_synthesised_means(tiny: ViT) ->
     torch.testing.assert_close(learner.predict(TEST), expected.float(), rtol=0, atol=1e-5)
 
 
-def test_each_task_trains_a_fresh_adapter_and_leaves_the_old_to_the_bit(tiny: ViT) -> None:
+def test_each_task_trains_a_fresh_adapter_and_leaves_the_old_bit_for_bit(tiny: ViT) -> None:
     learner = teach(make(tiny), 2)
     before = {name: t for name, t in tensors(learner).items() if name.startswith(("adapters/", "prototypes"))}
     learner.boundary([4, 5])

@@ -1,4 +1,4 @@
-"""LAE: an online module, its moving average, and the surer of both answers."""
+"""LAE: an online module, its moving average, and the surer of both predictions."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_the_slow_copy_begins_with_the_second_task_and_is_a_moving_average(tiny:
 def test_scores_are_the_higher_of_both_probabilities(tiny: ViT, module: str) -> None:
     learner = teach(make(tiny, module=module, decay=0.5), 2)
     inputs = evaluation_input(tiny.read(TEST), tiny.preprocessing, tiny.device, tiny.dtype)
-    tokens, answers = tiny.embed(inputs), []
+    tokens, predictions = tiny.embed(inputs), []
     for tensors_of in (learner.online, learner.slow):
         found = tiny.encode(tokens, additions=learner.module.additions(tensors_of)).feature
-        answers.append((found @ learner.head.weight.rows.T + learner.head.bias.rows).softmax(1))
-    assert not torch.allclose(*answers)
-    expected = torch.stack(answers).amax(0).float()
+        predictions.append((found @ learner.head.weight.rows.T + learner.head.bias.rows).softmax(1))
+    assert not torch.allclose(*predictions)
+    expected = torch.stack(predictions).amax(0).float()
     torch.testing.assert_close(learner.predict(TEST), expected, rtol=0, atol=1e-6)
 
 
@@ -91,7 +91,7 @@ def test_the_online_module_waits_at_the_start_of_later_tasks_while_the_head_lear
     assert not same(learner.online, before)
 
 
-def test_old_head_rows_stay_to_the_bit_and_predictions_move_nothing(tiny: ViT) -> None:
+def test_old_head_rows_stay_bit_for_bit_and_predictions_move_nothing(tiny: ViT) -> None:
     learner = teach(make(tiny), 1)
     before = tensors(learner)["head/weight"]
     learner.boundary([2, 3])

@@ -71,7 +71,7 @@ def test_nothing_is_merged_in_the_first_task_nor_at_test(tiny: ViT) -> None:
     assert all(torch.equal(tensors(learner)[name], before[name]) for name in before)
 
 
-def test_a_task_begins_with_a_copy_of_the_last_adapter_which_then_stays_to_the_bit(tiny: ViT) -> None:
+def test_a_task_begins_with_a_copy_of_the_last_adapter_which_then_stays_bit_for_bit(tiny: ViT) -> None:
     learner = teach(make(tiny), 2)
     before = {name: t for name, t in tensors(learner).items() if name.startswith("adapters/")}
     learner.boundary([4, 5])
@@ -84,7 +84,7 @@ def test_a_task_begins_with_a_copy_of_the_last_adapter_which_then_stays_to_the_b
         assert not torch.equal(tensors(learner)[name][2], kept[1])
 
 
-def test_head_rows_of_classes_not_in_play_stay_to_the_bit(tiny: ViT) -> None:
+def test_head_rows_of_classes_not_in_play_stay_bit_for_bit(tiny: ViT) -> None:
     learner = teach(make(tiny, alignment=False), 2)
     before = tensors(learner)
     learner.boundary([4, 5])
@@ -187,7 +187,7 @@ def test_prototypes_are_means_of_the_first_adapters_features(tiny: ViT) -> None:
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_alignment_asked_for_is_what_the_next_boundary_keeps(tiny: ViT, covariance: str) -> None:
+def test_alignment_of_predictions_is_what_the_next_boundary_stores(tiny: ViT, covariance: str) -> None:
     learner = teach(make(tiny, covariance=covariance), 2)
     before = tensors(learner)
     learner.predict(TEST)

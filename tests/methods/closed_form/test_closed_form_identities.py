@@ -81,7 +81,7 @@ def test_ten_chunks_of_one_equal_one_of_ten_also_with_a_chosen_ridge(tiny: ViT, 
 
 
 @pytest.mark.parametrize("method", ["ranpac", "randumb"])
-def test_keeping_all_features_equals_keeping_statistics(tiny: ViT, method: str) -> None:
+def test_storing_all_features_equals_storing_statistics(tiny: ViT, method: str) -> None:
     everything, statistics = (
         in_chunks(make(tiny, method, {"features": FEATURES, "memory": memory}), [0, 4, 8, 10], list(range(10)))
         for memory in ("all", "statistics")
@@ -90,7 +90,7 @@ def test_keeping_all_features_equals_keeping_statistics(tiny: ViT, method: str) 
 
 
 @pytest.mark.parametrize("method", ["ranpac", "randumb"])
-def test_a_reservoir_that_is_never_full_equals_keeping_statistics(tiny: ViT, method: str) -> None:
+def test_a_reservoir_that_is_never_full_equals_storing_statistics(tiny: ViT, method: str) -> None:
     options = {"features": FEATURES} | ({"ridge": 0.5} if method == "ranpac" else {})
     kept, statistics = (prol.create(method, tiny, memory=memory, **options) for memory in (10, "statistics"))
     for learner in (kept, statistics):

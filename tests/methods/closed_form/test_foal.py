@@ -76,7 +76,7 @@ def test_a_state_brings_its_random_map(tiny: ViT) -> None:
     assert torch.equal(twin.predict(TEST), learner.predict(TEST))
 
 
-def test_it_keeps_an_inverse_and_no_sample(tiny: ViT) -> None:
+def test_it_stores_an_inverse_and_no_sample(tiny: ViT) -> None:
     learner = make(tiny)
     learner.learn(IMAGES, KINDS)
     found = learner.footprint()

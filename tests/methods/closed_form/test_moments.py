@@ -77,7 +77,7 @@ def test_every_fifth_sample_is_held_out_whatever_the_chunk_size(size: int) -> No
     close(moments.fit.totals(), Totals.of(FEATURES[~held], ROWS[~held], 4))
 
 
-def test_wide_features_are_kept_as_blocks_up_to_the_diagonal() -> None:
+def test_wide_features_are_stored_as_blocks_up_to_the_diagonal() -> None:
     width = 2 * BLOCK + 7
     moments = alone(width, 2)
     features = torch.randn(3, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

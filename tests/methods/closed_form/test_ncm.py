@@ -87,7 +87,7 @@ def test_boundaries_change_nothing_but_the_order_of_rows(tiny: ViT) -> None:
     assert torch.equal(plain.predict(TEST), told.predict(TEST))
 
 
-def test_it_learns_without_augmentation_unless_asked(tiny: ViT) -> None:
+def test_it_learns_without_augmentation_by_default(tiny: ViT) -> None:
     one, other = make(tiny, seed=1), make(tiny, seed=2)
     for learner in (one, other):
         learner.learn(IMAGES, KINDS)
@@ -115,7 +115,7 @@ def test_it_recognises_the_classes(tiny: ViT) -> None:
     assert learner.predict(TEST).argmax(1).tolist() == [0, 1, 2, 3]
 
 
-def test_it_keeps_a_sum_and_a_count_a_class_and_trains_nothing(tiny: ViT) -> None:
+def test_it_stores_a_sum_and_a_count_a_class_and_trains_nothing(tiny: ViT) -> None:
     learner = make(tiny)
     assert learner.footprint().statistics_stored == Amount(0, 0)
     learner.learn(IMAGES, KINDS)

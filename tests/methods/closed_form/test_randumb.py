@@ -33,7 +33,7 @@ def teach(learner: RanDumb, steps: int = 4) -> RanDumb:
     return learner
 
 
-def answers(learner: RanDumb) -> list[Any]:
+def predictions(learner: RanDumb) -> list[Any]:
     return [learner.classes[row] for row in learner.predict(TEST).argmax(1).tolist()]
 
 
@@ -41,7 +41,7 @@ def answers(learner: RanDumb) -> list[Any]:
     "options", [{}, {"priors": False}, {"memory": 2}, {"memory": "all"}, {"accumulate": "float32"}], ids=str
 )
 def test_it_knows_the_classes_of_both_tasks(tiny: ViT, options: dict[str, Any]) -> None:
-    assert answers(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
+    assert predictions(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
 
 
 def test_gamma_comes_from_the_first_chunk_and_stays(tiny: ViT) -> None:
@@ -73,10 +73,10 @@ def test_before_anything_is_seen_no_announced_class_can_win(tiny: ViT) -> None:
 def test_without_memory_only_the_last_task_is_known(tiny: ViT) -> None:
     learner = teach(make(tiny, memory="none"))
     assert (learner.predict(TEST)[:, :3] == -torch.inf).all()
-    assert answers(learner)[3:] == [3, 4, 5]
+    assert predictions(learner)[3:] == [3, 4, 5]
 
 
-def test_samples_kept_are_counted(tiny: ViT) -> None:
+def test_samples_stored_are_counted(tiny: ViT) -> None:
     assert teach(make(tiny)).footprint().samples_stored == Amount(0, 0)
     assert teach(make(tiny, memory=2)).footprint().samples_stored == Amount(12, 12 * tiny.width * 8)
     assert make(tiny, memory="all").exemptions().keys() == {"nothing_outlives_its_step", "memory_is_bounded"}

@@ -35,7 +35,7 @@ def teach(learner: RanPAC, steps: int = 4, told: bool = True) -> RanPAC:
     return learner
 
 
-def answers(learner: RanPAC) -> list[Any]:
+def predictions(learner: RanPAC) -> list[Any]:
     return [learner.classes[row] for row in learner.predict(TEST).argmax(1).tolist()]
 
 
@@ -45,7 +45,7 @@ def answers(learner: RanPAC) -> list[Any]:
     ids=str,
 )
 def test_it_knows_the_classes_of_both_tasks(tiny: ViT, options: dict[str, Any]) -> None:
-    assert answers(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
+    assert predictions(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_ridge_is_chosen_from_what_is_held_out(tiny: ViT) -> None:
@@ -58,7 +58,7 @@ def test_the_ridge_is_chosen_from_what_is_held_out(tiny: ViT) -> None:
 
 
 @pytest.mark.parametrize("memory", ["statistics", "all", "none", 1])
-def test_the_first_task_settles_the_ridge_for_good(tiny: ViT, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_task_chooses_the_ridge_for_good(tiny: ViT, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prol.methods.closed_form.ranpac.CHOSEN_AFTER", 6)
     learner = make(tiny, memory=memory)
     learner.boundary([0, 1, 2])
@@ -78,7 +78,7 @@ def test_the_first_task_settles_the_ridge_for_good(tiny: ViT, memory: Any, monke
     assert torch.equal(twin.predict(TEST), learner.predict(TEST))
 
 
-def test_a_first_task_of_few_samples_settles_nothing(tiny: ViT) -> None:
+def test_a_first_task_of_few_samples_chooses_nothing(tiny: ViT) -> None:
     assert teach(make(tiny)).strength is None
 
 
@@ -89,7 +89,7 @@ def test_before_a_fifth_sample_the_ridge_is_the_default(tiny: ViT) -> None:
     torch.testing.assert_close(learner._solve().weight, ridge(fit, mean_square(fit)))
 
 
-def test_a_given_ridge_keeps_nothing_to_choose_by(tiny: ViT) -> None:
+def test_a_given_ridge_stores_nothing_to_choose_by(tiny: ViT) -> None:
     automatic, given = (teach(make(tiny, ridge=ridge)).footprint().statistics_stored for ridge in ("auto", 1.0))
     assert automatic.count == 2 * given.count == 2 * (60 * 60 + 6 * 61)
 
@@ -108,10 +108,10 @@ def test_without_memory_only_the_last_task_is_known(tiny: ViT, told: bool) -> No
     learner = teach(make(tiny, memory="none", task_min_steps=4), told=told)
     scores = learner.predict(TEST)
     assert (scores[:, :3] == -torch.inf).all()
-    assert answers(learner)[3:] == [3, 4, 5]
+    assert predictions(learner)[3:] == [3, 4, 5]
 
 
-def test_without_memory_the_last_task_answers_until_the_next_ones_first_chunk(tiny: ViT) -> None:
+def test_without_memory_the_last_task_predicts_until_the_next_ones_first_chunk(tiny: ViT) -> None:
     learner = teach(make(tiny, memory="none"))
     before = learner.predict(TEST)
     learner.boundary([6, 7])
@@ -120,9 +120,9 @@ def test_without_memory_the_last_task_answers_until_the_next_ones_first_chunk(ti
     assert (learner.predict(TEST)[:, :6] == -torch.inf).all()
 
 
-def test_a_kept_feature_a_class_is_enough_to_remember_it(tiny: ViT) -> None:
+def test_a_stored_feature_a_class_is_enough_to_remember_it(tiny: ViT) -> None:
     learner = teach(make(tiny, memory=1))
-    assert answers(learner) == [0, 1, 2, 3, 4, 5]
+    assert predictions(learner) == [0, 1, 2, 3, 4, 5]
     assert learner.footprint().samples_stored == Amount(6, 6 * tiny.width * 8)
 
 

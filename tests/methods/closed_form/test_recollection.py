@@ -76,7 +76,7 @@ def test_without_memory_only_the_current_task_is_fitted() -> None:
     assert whole(teach(make("none"))).counts.tolist() == [0, 0, 5, 5]
 
 
-def test_a_number_keeps_so_many_of_each_older_class() -> None:
+def test_a_number_stores_so_many_of_each_older_class() -> None:
     kept = teach(make(2))
     found = whole(kept)
     assert found.counts.tolist() == [2, 2, 5, 5]
@@ -86,11 +86,11 @@ def test_a_number_keeps_so_many_of_each_older_class() -> None:
     assert all(any(torch.equal(feature, sample) for sample in FEATURES[TASKS[0]]) for feature in old)
 
 
-def test_features_kept_in_the_current_task_are_not_counted_twice() -> None:
+def test_features_stored_in_the_current_task_are_not_counted_twice() -> None:
     assert whole(teach(make(2), tasks=1), task=0).counts.tolist() == [5, 5]
 
 
-def test_an_older_class_that_comes_again_counts_what_is_kept_and_what_came() -> None:
+def test_an_older_class_that_comes_again_counts_what_is_stored_and_what_came() -> None:
     kept = teach(make(2))
     kept.add(FEATURES[:1], ROWS[:1], 1, embed, torch.Generator().manual_seed(5))
     counts = whole(kept).counts.tolist()
@@ -99,14 +99,14 @@ def test_an_older_class_that_comes_again_counts_what_is_kept_and_what_came() -> 
 
 
 @pytest.mark.parametrize("size", [1, 4, 10])
-def test_what_is_kept_does_not_depend_on_the_chunk_size(size: int) -> None:
+def test_what_is_stored_does_not_depend_on_the_chunk_size(size: int) -> None:
     one, other = (teach(make(2), size=size)._state.saved_tensors() for size in (size, 3))
     kept = [name for name in one if name.startswith("recollection/kept/")]
     assert len(kept) == 3
     assert all(torch.equal(one[name], other[name]) for name in kept)
 
 
-def test_every_sample_of_a_class_is_kept_with_the_same_chance() -> None:
+def test_every_sample_of_a_class_is_stored_with_the_same_chance() -> None:
     samples, rounds = torch.arange(6.0).unsqueeze(1), 600
     hits = torch.zeros(6)
     random = torch.Generator().manual_seed(1)
@@ -120,7 +120,7 @@ def test_every_sample_of_a_class_is_kept_with_the_same_chance() -> None:
     assert ((hits / rounds - 1 / 3).abs() < 0.07).all()
 
 
-def test_samples_kept_are_counted() -> None:
+def test_samples_stored_are_counted() -> None:
     assert teach(make("statistics")).samples_stored() == Amount(0, 0)
     assert teach(make("none")).samples_stored() == Amount(0, 0)
     assert teach(make(2)).samples_stored() == Amount(8, 8 * 4 * 8)

@@ -60,7 +60,7 @@ def test_an_announced_class_of_which_nothing_was_seen_is_never_predicted(tiny: V
     assert (scores[:, [0, 2]] == -torch.inf).all()
 
 
-def test_it_keeps_moments_and_trains_nothing(tiny: ViT) -> None:
+def test_it_stores_moments_and_trains_nothing(tiny: ViT) -> None:
     learner = make(tiny)
     learner.learn(IMAGES, KINDS)
     found, width = learner.footprint(), tiny.width

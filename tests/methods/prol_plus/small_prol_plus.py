@@ -21,7 +21,7 @@ from prol.state import State
 
 SMALL = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}
 WHOLE = {"budget_mb": 7, "class_directions": None}
-"""Besides these: room for own covariances in all directions of one block."""
+"""Besides these: room for class covariances in all directions of one block."""
 TASKS = ([0, 1, 2], [3, 4, 5])
 CLASSES = TASKS[0] * 2
 
@@ -54,7 +54,7 @@ def learn(learner: PROLPlus, steps: int, classes: Sequence[int] = CLASSES, first
     return learner
 
 
-def answers(learner: PROLPlus) -> list[Any]:
+def predictions(learner: PROLPlus) -> list[Any]:
     """What it takes images of the kinds 0 to 5 for."""
     scores = learner.predict(pictures(list(range(6)), seed=7))
     return [learner.classes[row] for row in scores.argmax(1).tolist()]

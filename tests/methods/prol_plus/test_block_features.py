@@ -89,7 +89,7 @@ def test_of_fewer_than_five_samples_each_block_has_one_mean_and_one_deviation(
 
 
 @pytest.mark.parametrize(("count", "distinct"), [(1, 3), (FEW - 1, 3), (FEW, 60), (30, 60)])
-def test_no_feature_of_a_few_samples_is_kept(count: int, distinct: int) -> None:
+def test_no_feature_of_a_few_samples_is_stored(count: int, distinct: int) -> None:
     assert FEW == 5
     x = noise(count, 60)
     scale = Scale.of(x, 3)

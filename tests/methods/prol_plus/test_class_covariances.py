@@ -1,4 +1,4 @@
-"""Own covariances against plain outer products, and their terms against torch's Gaussians."""
+"""Class covariances against plain outer products, and their terms against torch's Gaussians."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def imbalanced(seed: int) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def test_a_class_is_not_answered_for_being_known_well() -> None:
+def test_a_class_is_not_predicted_for_being_known_well() -> None:
     """Rare classes cannot know their covariance; against those that do they would be at a disadvantage."""
     pairs = [imbalanced(seed) for seed in range(8)]
     assert all(less > without for less, without in pairs)
@@ -294,7 +294,7 @@ def test_classes_that_spread_alike_may_expect_nothing() -> None:
     torch.testing.assert_close(terms.offsets, volumes, rtol=0, atol=0.02)
 
 
-def test_coordinates_that_are_not_kept_are_not_looked_at() -> None:
+def test_coordinates_that_are_not_stored_are_not_looked_at() -> None:
     probes = samples(5, seed=1)[0]
     wide, own, scores = torch.cat([U, U.flip(1)], 1), make(), torch.zeros(2, 5, CLASSES)
     own.add(wide, ROWS)

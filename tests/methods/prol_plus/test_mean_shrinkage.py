@@ -143,7 +143,7 @@ def test_with_no_end_of_samples_or_no_noise_means_stay_as_they_are(belief: Calla
 
 @given(counts=COUNTS, penalty=st.floats(1e-3, 10), rounding=st.sampled_from([0.0, 0.01]), seed=SEEDS)
 @some
-def test_scores_are_log_densities_about_drawn_in_means(
+def test_scores_are_log_densities_about_shrunk_means(
     counts: list[int], penalty: float, rounding: float, seed: int
 ) -> None:
     """Up to what classes share; all of it from the samples themselves."""
@@ -266,7 +266,7 @@ def test_noise_is_how_far_means_are_off_in_the_metric_they_are_measured_in(width
 
 @pytest.mark.parametrize(("shared", "share"), [(None, 0.8), (3, 0.5)])
 @pytest.mark.parametrize("counts", [[10] * 20, [60] * 10 + [4] * 10], ids=["even", "uneven"])
-def test_drawn_in_means_are_nearer_to_the_truth(counts: list[int], shared: int | None, share: float) -> None:
+def test_shrunk_means_are_nearer_to_the_truth(counts: list[int], shared: int | None, share: float) -> None:
     """Weights are Σ⁻¹m̃, so they tell where means were drawn to."""
     for seed in range(4):
         d = data(counts, 100, 4.0, shared, seed)
@@ -290,7 +290,7 @@ def test_classes_of_few_samples_are_found_more_often_than_by_plain_lda(shared: i
 
 
 @pytest.mark.parametrize("penalty", [0.001, 0.1, 3.0])
-def test_without_drawing_in_it_is_plain_lda(penalty: float) -> None:
+def test_without_shrinkage_of_means_it_is_plain_lda(penalty: float) -> None:
     d = data([30, 5, 12], 8)
     weight, bias = steadied_lda(d.totals(), penalty, draw_in=False)
     alike(d.probes @ weight.T + bias, plainly(d.totals(), d.probes, penalty))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from methods.prol_plus.small_prol_plus import WHOLE, answers, begin_early, blocks_of, expected_gains, make, teach
+from methods.prol_plus.small_prol_plus import WHOLE, begin_early, blocks_of, expected_gains, make, predictions, teach
 from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ViT
 from prol.methods.prol_plus import class_covariances
@@ -51,7 +51,7 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )
 def test_it_knows_the_classes_of_both_tasks(tiny: ViT, options: dict[str, Any]) -> None:
-    assert answers(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
+    assert predictions(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
 
 
 KINDS = [number % 3 if number < 40 else number % 4 for number in range(60)]
@@ -136,15 +136,15 @@ def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalt
 def test_scores_are_log_densities_up_to_what_classes_share(
     tiny: ViT, monkeypatch: pytest.MonkeyPatch, blocks: int, images: NDArray[np.uint8], options: dict[str, Any]
 ) -> None:
-    """The directions of own covariances are those of the first chunk, what they hold comes from the others.
+    """The directions of class covariances are those of the first chunk, what they hold comes from the others.
 
     Where they are all directions, they hold the first chunk too. With the usual doubt, they would hardly matter here.
     """
     begin_early(monkeypatch, enough=20)
     monkeypatch.setattr(class_covariances, "DOUBT", 5)
     options = options | ({"budget_mb": 26} if blocks == 2 and options == WHOLE else {})
-    dials = {"blocks": blocks, "prior_weight": 0.5, "shrinkage_factor": 0.3} | options
-    learner = taught_plainly(tiny, list(range(60)), [0, 20, 45, 60], images, **dials)
+    options = {"blocks": blocks, "prior_weight": 0.5, "shrinkage_factor": 0.3} | options
+    learner = taught_plainly(tiny, list(range(60)), [0, 20, 45, 60], images, **options)
     width, own = 2 * blocks * tiny.width, learner.widths.own
     assert own == (width if options["class_directions"] is None else options["class_directions"])
     taps, rows = list(range(tiny.depth - blocks, tiny.depth)), torch.tensor(KINDS)
@@ -227,4 +227,4 @@ def test_one_image_chunks_give_the_same_statistics(tiny: ViT) -> None:
     assert single.seen == whole.seen == 60
     for name, tensor in tensors(whole).items():
         torch.testing.assert_close(tensors(single)[name], tensor, rtol=1e-4, atol=1e-4)
-    assert answers(single)[:4] == [0, 1, 2, 3]
+    assert predictions(single)[:4] == [0, 1, 2, 3]

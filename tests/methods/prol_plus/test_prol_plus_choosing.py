@@ -71,7 +71,7 @@ def linear_features(learner: PROLPlus, vit: ViT, images: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("own", [None, 128])
-def test_own_covariances_in_all_directions_begin_with_the_first_sample_and_need_none_fixed(
+def test_class_covariances_in_all_directions_begin_with_the_first_sample_and_need_none_fixed(
     tiny: ViT, monkeypatch: pytest.MonkeyPatch, own: int | None
 ) -> None:
     """Their coordinates are the features themselves, the last first."""
@@ -144,7 +144,7 @@ def test_the_strength_is_chosen_while_learning_whenever_samples_have_doubled(
 
 
 def test_a_given_penalty_is_used_and_none_is_ever_chosen(tiny: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores are to the bit those of a learner that chose the same one."""
+    """Scores are bit for bit those of a learner that chose the same one."""
     begin_early(monkeypatch, enough=30, first_choice=32)
     chooser = make(tiny, adapt_steps=0, shrinkage_factor=0.3)
     assert learn_doubling(chooser)
@@ -211,7 +211,7 @@ OTHERS: list[dict[str, Any]] = [
     ],
     ids=str,
 )
-def test_learning_goes_on_to_the_bit(tiny: ViT, options: dict[str, Any], cut: int, tmp_path: Path) -> None:
+def test_learning_resumes_bit_for_bit(tiny: ViT, options: dict[str, Any], cut: int, tmp_path: Path) -> None:
     learner = make(tiny, adapt_lr=0.02, **options)
     feed(learner, STREAM[:cut])
     learner.save(tmp_path / "saved")

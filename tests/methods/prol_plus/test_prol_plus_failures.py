@@ -129,7 +129,7 @@ def ruined(vit: ViT, adapt_steps: int, rate: float) -> PROLPlus:
 
 @pytest.mark.parametrize("adapt_steps", [5, 100])
 @pytest.mark.parametrize("rate", [1e14, 1e60, 1e200])
-def test_after_a_step_that_ruins_the_features_learning_goes_on_as_if_it_had_not_been(
+def test_after_a_step_that_ruins_the_features_learning_continues_as_if_it_had_not_been(
     tiny: ViT, adapt_steps: int, rate: float
 ) -> None:
     """Also where features are finite, but not in single precision, or too large for the sums that they would enter."""
@@ -163,7 +163,7 @@ OTHER_CASES = [case for case in product([0, 400], [0, 1, 3], [0, 10], [6, None])
     [*SCENE_CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_CASES)],
     ids=str,
 )
-def test_one_scene_for_long_is_learnt_and_answered(
+def test_one_scene_for_long_is_learnt_and_predicted(
     tiny: ViT, adapt_steps: int, noise: int, others: int, own: int | None
 ) -> None:
     """Of so many near copies rounding leaves no spread that could be solved for: that is no reason to stop."""
@@ -181,7 +181,7 @@ def test_one_scene_for_long_is_learnt_and_answered(
     ("chunk", "adapt_steps"),
     [(4, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 0), (1, 400), (4, 400)])],
 )
-def test_two_scenes_in_turns_are_told_apart(tiny: ViT, chunk: int, adapt_steps: int) -> None:
+def test_two_scenes_in_turns_are_distinguished(tiny: ViT, chunk: int, adapt_steps: int) -> None:
     learner = make(tiny, adapt_steps=adapt_steps)
     turns = np.concatenate([SCENES] * 2)
     for _ in range(700 // chunk):

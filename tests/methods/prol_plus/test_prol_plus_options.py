@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from methods.prol_plus.small_prol_plus import WHOLE, answers, begin_early, make, teach
+from methods.prol_plus.small_prol_plus import WHOLE, begin_early, make, predictions, teach
 from methods.small_streams import pictures
 from prol.backbones import ResNet, ViT, open_backbone
 from prol.learner import Amount
@@ -56,7 +56,7 @@ def test_a_wide_backbone_has_fewer_blocks() -> None:
 
 
 def numbers_for(found: Widths) -> int:
-    """At the planned classes: products, sums and solved head, own covariances, and the scale and directions."""
+    """At the planned classes: products, sums and solved head, class covariances, and the scale and directions."""
     by_class = 2 * found.all + (packed_length(found.own) if found.own else 0)
     directions = found.linear * found.own if found.own < found.linear else 0
     return gram_bytes(found) // NUMBER + PLANNED_CLASSES * by_class + directions + 2 * found.linear
@@ -78,7 +78,7 @@ def own_width(budget_mb: float, linear: int, asked: int | None) -> int:
     asked=st.sampled_from([None, 0, 50, 400]),
 )
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_products_and_own_covariances_leave_the_rest(
+def test_products_and_class_covariances_leave_the_rest(
     budget_mb: float, width: int, depth: int, blocks: int, asked: int | None
 ) -> None:
     try:
@@ -127,7 +127,7 @@ def test_directions_of_a_class_are_at_most_as_many_as_their_share_holds(own: int
     assert divide(192, class_directions=own).own == expected
 
 
-def test_without_own_covariances_there_are_more_random_features() -> None:
+def test_without_class_covariances_there_are_more_random_features() -> None:
     assert divide(192, class_directions=0).random > divide(192, class_directions=100).random > divide(192).random
     assert divide(192, class_directions=0).own_room == 0
 
@@ -194,7 +194,7 @@ def test_the_least_that_is_possible_is_taken() -> None:
     assert {name: getattr(options, name) for name in least} == least
 
 
-def test_a_penalty_and_carrying_along_can_be_set_as_text() -> None:
+def test_a_penalty_and_drift_correction_can_be_set_as_text() -> None:
     usual, other = (
         PROLPlus.read_options({}),
         PROLPlus.read_options({"penalty": "0.05", "drift_correction": "false", "shrink_means": "no"}),
@@ -221,7 +221,7 @@ def test_before_anything_is_learnt_there_is_a_column_for_each_announced_class(ti
 
 @pytest.mark.parametrize("adapt_steps", [0, 3])
 @pytest.mark.parametrize("own", [{}, WHOLE], ids=["some directions", "all directions"])
-def test_copies_are_learnt_and_told_apart(tiny: ViT, adapt_steps: int, own: dict[str, Any]) -> None:
+def test_copies_are_learnt_and_distinguished(tiny: ViT, adapt_steps: int, own: dict[str, Any]) -> None:
     learner, three = make(tiny, adapt_steps=adapt_steps, **own), pictures([0, 1, 2])
     learner.learn([three[0], three[0]], [0, 0])
     for _ in range(10):
@@ -232,7 +232,7 @@ def test_copies_are_learnt_and_told_apart(tiny: ViT, adapt_steps: int, own: dict
 
 @pytest.mark.parametrize("adapt_steps", [0, 200])
 @pytest.mark.parametrize("features", [20, 0])
-def test_after_copies_of_one_image_it_can_be_asked_and_others_may_follow(
+def test_after_copies_of_one_image_it_can_predict_and_others_may_follow(
     tiny: ViT, adapt_steps: int, features: int
 ) -> None:
     """They set a scale at which their own features, but for random ones, are all zero."""
@@ -241,7 +241,7 @@ def test_after_copies_of_one_image_it_can_be_asked_and_others_may_follow(
     assert learner.predict(three).isfinite().all()
     for step in range(4):
         learner.learn(pictures([0, 1, 2], seed=step), [0, 1, 2])
-    assert answers(learner)[:3] == [0, 1, 2]
+    assert predictions(learner)[:3] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("adapt_steps", [0, 2, 200])
@@ -273,18 +273,18 @@ def test_a_single_class_is_scored_and_others_may_follow(tiny: ViT, adapt_steps: 
     assert scores.isfinite().all()
     for step in range(3):
         learner.learn(pictures([1, 0, 1], seed=step), [1, 0, 1])
-    assert answers(learner)[:2] == [0, 1]
+    assert predictions(learner)[:2] == [0, 1]
 
 
 @pytest.mark.parametrize("options", [{"adapt_steps": 0}, {"adapt_steps": 8}, {"adapt_steps": 100}, WHOLE], ids=str)
-def test_one_image_at_a_time_is_enough_and_it_can_be_asked_after_each(tiny: ViT, options: dict[str, Any]) -> None:
+def test_one_image_at_a_time_is_enough_and_it_can_predict_after_each(tiny: ViT, options: dict[str, Any]) -> None:
     learner = make(tiny, **options)
     for step in range(20):
         for kind in range(6):
             learner.learn(pictures([kind], seed=step), [kind])
             if step < 5:
                 assert learner.predict(TEST).isfinite().all()
-    assert answers(learner) == [0, 1, 2, 3, 4, 5]
+    assert predictions(learner) == [0, 1, 2, 3, 4, 5]
     scores = torch.cat([learner.predict(TEST[[number]]) for number in range(6)])
     torch.testing.assert_close(scores, learner.predict(TEST), rtol=1e-4, atol=1e-2)
 
@@ -306,12 +306,12 @@ def test_with_more_classes_each_has_fewer_directions_of_its_own(tiny: ViT) -> No
     assert torch.equal(rows[:100], before[:, : packed_length(width)])
     assert not rows[100:].any()
     learner.learn(pictures([0, 1, 2] * 3, seed=8), [0, 1, 2] * 3)
-    assert answers(learner)[:3] == [0, 1, 2]
+    assert predictions(learner)[:3] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("options", "own"), [({}, 6), (WHOLE, 128), ({"class_directions": 0}, 0)], ids=str)
-def test_it_keeps_statistics_and_no_sample(tiny: ViT, options: dict[str, Any], own: int) -> None:
-    """Nor directions, where own covariances are in all of them."""
+def test_it_stores_statistics_and_no_sample(tiny: ViT, options: dict[str, Any], own: int) -> None:
+    """Nor directions, where class covariances are in all of them."""
     learner = teach(make(tiny, **options))
     found, linear = learner.footprint(), 2 * tiny.width
     gram = sum(block.numel() for block in learner.moments.blocks)
@@ -336,7 +336,7 @@ def test_it_keeps_statistics_and_no_sample(tiny: ViT, options: dict[str, Any], o
     ids=str,
 )
 def test_at_a_hundred_classes_the_built_in_backbones_statistics_fill_the_budget(options: dict[str, Any]) -> None:
-    """Sums, own covariances, the solved head, the scale and what directions there are; 54.04 MB hold all of these."""
+    """Sums, class covariances, the solved head, the scale and what directions there are; 54.04 MB hold all of these."""
     budget = options["budget_mb"] * 1e6
     widths = PROLPlus(open_backbone("builtin", shapes_only=True), PROLPlus.read_options(options)).widths
     assert (widths.own == widths.linear) == (options == {"budget_mb": 64, "blocks": 1})
@@ -351,7 +351,7 @@ def test_at_a_hundred_classes_the_built_in_backbones_statistics_fill_the_budget(
 
 
 @pytest.mark.parametrize("options", [{}, {"blocks": 1}], ids=["some directions", "all directions"])
-def test_beyond_a_hundred_classes_own_covariances_take_no_more(options: dict[str, Any]) -> None:
+def test_beyond_a_hundred_classes_class_covariances_take_no_more(options: dict[str, Any]) -> None:
     learner = PROLPlus(open_backbone("builtin", shapes_only=True), PROLPlus.read_options(options))
     assert learner.covariances is not None
     assert (learner.widths.own == learner.widths.linear) == bool(options)

@@ -15,13 +15,13 @@ from methods.prol_plus.small_prol_plus import (
     CLASSES,
     TASKS,
     WHOLE,
-    answers,
     begin_early,
     blocks_of,
     covariances,
     learn,
     make,
     norms,
+    predictions,
     teach,
 )
 from methods.small_streams import pictures, tensors
@@ -84,7 +84,7 @@ def test_tuning_stops_after_its_steps_and_the_layer_norms_stay(tiny: ViT, adapt_
     learner.boundary(TASKS[1])
     learn(learner, 3, TASKS[1] * 2)
     assert same(frozen, norms(learner))
-    assert answers(learner) == [0, 1, 2, 3, 4, 5]
+    assert predictions(learner) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -159,7 +159,7 @@ class Kept:
         self.rows: list[int] = []
         self.moved: list[float] = []
         self.own: list[tuple[Tensor, list[int]]] = []
-        """Coordinates of the samples that own covariances hold, as the network saw them when they came."""
+        """Coordinates of the samples that class covariances hold, as the network saw them when they came."""
 
     def seen_now(self, images: Any) -> Tensor:
         """Features of blocks, as the network now gives them."""
@@ -210,7 +210,7 @@ def close(learner: PROLPlus, expected: Totals) -> None:
 def test_all_that_was_seen_moves_as_the_chunk_does_and_stands_once_tuning_is_over(
     tiny: ViT, options: dict[str, Any], carry: bool
 ) -> None:
-    """The chunk itself too: it is taken in as it was before its step. Own covariances do not move."""
+    """The chunk itself too: it is taken in as it was before its step. Class covariances do not move."""
     kept = Kept(tiny, adapt_steps=5, drift_correction=carry, **options)
     learner = kept.learner
     for step in range(8):
@@ -225,7 +225,7 @@ def test_all_that_was_seen_moves_as_the_chunk_does_and_stands_once_tuning_is_ove
         torch.testing.assert_close(learner.covariances.table.rows, kept.expected_products(), rtol=1e-4, atol=1e-3)
 
 
-def test_carrying_along_makes_much_of_a_difference(tiny: ViT) -> None:
+def test_drift_correction_makes_much_of_a_difference(tiny: ViT) -> None:
     """Means of classes are then where the network now sees them, and not where it once did."""
     off = []
     for carry in (True, False):
@@ -249,7 +249,7 @@ def test_with_the_second_task_nothing_moves_any_more(tiny: ViT) -> None:
     assert max(kept.moved[3:]) == 0
 
 
-def test_one_image_at_a_time_carries_all_the_others_along(tiny: ViT) -> None:
+def test_one_image_at_a_time_moves_all_the_others(tiny: ViT) -> None:
     kept = Kept(tiny, adapt_steps=8)
     for step in range(10):
         kept.learn([step % 3], seed=step)
