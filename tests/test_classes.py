@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import torch
 
@@ -38,15 +38,16 @@ CONTENTS = Contents(
 
 
 def test_a_row_is_taken_out_of_everything_that_has_one() -> None:
-    meta: dict[str, Any] = {"clock": {"first_row": 2}, "first_rows": [0, 1, 2]}
-    kept, touched = without_row(state(), meta, CONTENTS, 1)
+    moved = list[int]()
+    contents = replace(CONTENTS, move_rows=lambda _, row: moved.append(row))
+    kept, touched = without_row(state(), {}, contents, 1)
     assert kept["table"].tolist() == kept["own"].tolist() == [0, 2, 3, 4]
     assert kept["other"].tolist() == RAMP.tolist()
     assert kept["adam/table/mean"].tolist() == [0, 2]
     assert kept["adam/keys/rows"].tolist() == [3, 2]
     assert kept["adam/keys/mean"].tolist() == [40, 30]
     assert not [name for name in kept if name.startswith("adam/once/")]
-    assert meta == {"clock": {"first_row": 1}, "first_rows": [0, 1, 1]}
+    assert moved == [1]
     assert set(touched) == {"table", "flags", "own", "adam/table/mean", "adam/keys/mean", "adam/once/mean"}
 
 

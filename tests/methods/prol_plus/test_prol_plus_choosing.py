@@ -206,8 +206,11 @@ OTHERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("options", "cut"),
     [
-        *((options, cut) for options in ({}, WHOLE) for cut in CUTS),
-        *((options, cut) for options in OTHERS for cut in (1, 3, 6)),
+        *(({}, cut) for cut in (2, 3, 5)),
+        *((options, 3) for options in (WHOLE, *OTHERS)),
+        *(pytest.param({}, cut, marks=pytest.mark.slow) for cut in (0, 1, 4, 6, 10)),
+        *(pytest.param(WHOLE, cut, marks=pytest.mark.slow) for cut in CUTS if cut != 3),
+        *(pytest.param(options, cut, marks=pytest.mark.slow) for options in OTHERS for cut in (1, 6)),
     ],
     ids=str,
 )

@@ -276,7 +276,11 @@ def test_a_single_class_is_scored_and_others_may_follow(tiny: ViT, adapt_steps: 
     assert predictions(learner)[:2] == [0, 1]
 
 
-@pytest.mark.parametrize("options", [{"adapt_steps": 0}, {"adapt_steps": 8}, {"adapt_steps": 100}, WHOLE], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"adapt_steps": 8}, *(pytest.param(one, marks=pytest.mark.slow) for one in ({"adapt_steps": 0}, {}, WHOLE))],
+    ids=str,
+)
 def test_one_image_at_a_time_is_enough_and_it_can_predict_after_each(tiny: ViT, options: dict[str, Any]) -> None:
     learner = make(tiny, **options)
     for step in range(20):
