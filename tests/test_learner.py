@@ -221,7 +221,3 @@ def test_the_footprint_grows_with_the_classes_and_holds_no_sample(make: Make, me
         for amount in (found.trained_now, found.parameters_stored, found.statistics_stored):
             assert amount.bytes == 8 * amount.count
     assert totals[1] - totals[0] == totals[2] - totals[1] > 0
-
-
-def test_an_amount_counts_numbers_and_bytes() -> None:
-    assert Amount.of(torch.zeros(2, 3), torch.zeros(4, dtype=torch.float64)) == Amount(10, 56)
