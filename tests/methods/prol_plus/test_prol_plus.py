@@ -126,7 +126,7 @@ def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalt
     return torch.stack(ratios, dim=1) - torch.tensor(expected_gains(covariances, pooled, shares, counts))
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("blocks", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("images", [IMAGES, MUDDLED], ids=["clear", "muddled"])
 @pytest.mark.parametrize(
     "options",
