@@ -32,7 +32,7 @@ MERGEABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "randumb": ("randumb", {"features": 30, "gamma": 0.05}),
     "foal": ("foal", {"features": 30}),
 }
-PLUS = {"budget_mb": 1, "blocks": 1, "features": 10, "own": 6, "adapt_steps": 2}
+PLUS = {"budget_mb": 1, "blocks": 1, "features": 10, "class_directions": 6, "adapt_steps": 2}
 
 
 def make(variant: str, backbone: ViT = VIT) -> Learner:
@@ -86,7 +86,7 @@ def test_a_stream_split_in_any_way_and_merged_is_the_whole(
 
 
 @pytest.mark.parametrize("variant", MERGEABLE)
-def test_a_merged_learner_goes_on_like_any_other(variant: str) -> None:
+def test_a_merged_learner_continues_like_any_other(variant: str) -> None:
     merged = prol.merge([teach(make(variant), range(10)), teach(make(variant), range(10, 20))])
     merged.learn(IMAGES[20:], [*LABELS[20:29], "dog"])
     whole = teach(make(variant), range(20))
@@ -123,7 +123,7 @@ def test_classes_are_those_of_the_first_then_those_of_the_next_and_announced_one
         ("randumb", {"features": 30}, None),
         ("ranpac", {"features": 30, "adapt": "norms", "ridge": 0.5}, "only after the first task"),
         ("ranpac", {"features": 30}, "every fifth image is held out"),
-        ("prol_plus", PLUS | {"penalty": 0.1, "own": 0}, "after its LayerNorms are tuned"),
+        ("prol_plus", PLUS | {"penalty": 0.1, "class_directions": 0}, "after its LayerNorms are tuned"),
     ],
 )
 def test_what_is_chosen_on_the_way_must_come_from_one_base(
@@ -155,7 +155,7 @@ def settled(method: str, **options: Any) -> Learner:
         ("ranpac", {"features": 30}),
         ("ranpac", {"features": 30, "adapt": "norms"}),
         ("prol_plus", PLUS | {"penalty": 0.1}),
-        ("prol_plus", PLUS | {"penalty": 0.1, "own": 0}),
+        ("prol_plus", PLUS | {"penalty": 0.1, "class_directions": 0}),
         ("prol_plus", PLUS),
     ],
 )
@@ -165,7 +165,7 @@ def test_from_a_base_that_has_chosen_they_merge(method: str, options: dict[str, 
     assert_same(prol.merge([one, two], base), teach(base.clone(), range(3, 30)), 1e-5)
 
 
-def test_own_covariances_become_narrower_with_the_classes_of_all() -> None:
+def test_class_covariances_become_narrower_with_the_classes_of_all() -> None:
     base = settled("prol_plus", **PLUS | {"penalty": 0.1})
     sites, whole = [base.clone() for _ in range(2)], base.clone()
     for place, site in enumerate(sites):

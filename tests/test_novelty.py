@@ -121,7 +121,7 @@ def test_shapes_that_do_not_fit_are_refused(familiarity: tuple[int, ...], known:
 
 @PROPERTY
 @given(chunks=st.lists(st.lists(FINITE, max_size=700), max_size=6), later=MANY)
-def test_a_state_goes_through_json_and_goes_on_to_the_bit(chunks: list[list[float]], later: list[float]) -> None:
+def test_a_state_goes_through_json_and_resumes_bit_for_bit(chunks: list[list[float]], later: list[float]) -> None:
     novelty = Novelty()
     for chunk in chunks:
         novelty.observe(torch.tensor(chunk), torch.ones(len(chunk), dtype=torch.bool))

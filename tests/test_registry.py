@@ -78,6 +78,8 @@ BROKEN = {
     "of another kind": ("Strange = 1", "TypeError: stranger_methods:Strange is no"),
 }
 
+SOME = ["missing", "that ends the program"]
+"""For commands, which say what the registry says."""
 
 MALFORMED = {
     "methods": (
@@ -142,6 +144,7 @@ def test_what_a_broken_package_adds_is_refused_with_its_name_and_the_cause(
     assert refusal.value.__cause__ is not None
 
 
+@pytest.mark.parametrize("broken", SOME, indirect=True)
 @pytest.mark.parametrize(
     ("verb", "group"), [("methods", "methods"), ("datasets", "datasets"), ("streams", "protocols")]
 )
@@ -154,6 +157,7 @@ def test_a_broken_package_does_not_hide_the_others(verb: str, group: str, broken
     assert broken in told
 
 
+@pytest.mark.parametrize("broken", SOME, indirect=True)
 @pytest.mark.parametrize("arguments", [("methods", "strange"), ("run", "strange", "digits"), ("run", "ncm", "strange")])
 def test_a_command_that_names_what_is_broken_ends_in_one_line(
     arguments: tuple[str, ...], broken: str, command: Any

@@ -490,9 +490,9 @@ class State:
         for entry in list(self._entries()):
             if entry.name in record.copies:
                 entry.load(record.copies[entry.name])
-            elif entry.table is not None:
+            if entry.table is not None:  # also of a copy, which may have been made after the table had grown
                 entry.table.truncate(record.lengths[entry.name])
-            elif entry.name in record.shortenings:
+            elif entry.name in record.shortenings and entry.name not in record.copies:
                 record.shortenings[entry.name]()
         for refresh in self._all.after_load:
             refresh()

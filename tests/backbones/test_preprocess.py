@@ -15,9 +15,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import prol
-from prol.backbones import Preprocessing, ViT, evaluation_input, render, stage_augmented
+from prol.backbones import Pixels, Preprocessing, ViT, evaluation_input, render, stage_augmented
 from prol.backbones.images import read_images
-from prol.backbones.preprocess import _canvas, _canvases, _takes_canvases, stage_evaluation
+from prol.backbones.preprocess import (
+    _canvas,
+    _canvases,
+    _takes_canvases,
+    split_staged,
+    stage_evaluation,
+    stage_training,
+    training_input,
+)
 from prol.backbones.resampling import random_boxes
 
 CPU = torch.device("cpu")
@@ -336,3 +344,47 @@ def test_canvases_are_for_gpus_and_images_of_several_sizes_and_are_bounded() -> 
     assert not _takes_canvases(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), gpu)
     assert _canvas(mixed) == (128, 64)
     assert _canvases([*mixed, huge, *mixed]) == [[0, 1], [2], [3, 4]]
+
+
+def training_chunk() -> list[torch.Tensor]:
+    random = torch.Generator().manual_seed(0)
+    return [torch.randint(0, 256, (3, 20, side), generator=random, dtype=torch.uint8) for side in (16, 20, 30)]
+
+
+def drawn_for(pixels: Pixels, vit: ViT) -> Tensor:
+    random = torch.Generator().manual_seed(4)
+    return render(
+        stage_augmented(pixels, vit.preprocessing, vit.device, vit.dtype, random), vit.preprocessing, vit.dtype
+    )
+
+
+def test_without_augmentation_it_is_the_evaluation_transform_and_draws_nothing(tiny: ViT) -> None:
+    random = torch.Generator().manual_seed(0)
+    before = random.get_state()
+    inputs = training_input(training_chunk(), tiny.preprocessing, tiny, "none", random)
+    assert torch.equal(inputs, evaluation_input(training_chunk(), tiny.preprocessing, tiny.device, tiny.dtype))
+    assert torch.equal(random.get_state(), before)
+
+
+def test_crop_and_flip_draw_from_the_given_random_numbers(tiny: ViT) -> None:
+    how = tiny.preprocessing
+    inputs = training_input(training_chunk(), how, tiny, "crop_flip", torch.Generator().manual_seed(4))
+    expected = drawn_for(training_chunk(), tiny)
+    assert torch.equal(inputs, expected)
+    assert inputs.dtype == tiny.dtype
+    assert not torch.equal(inputs, evaluation_input(training_chunk(), how, tiny.device, tiny.dtype))
+
+
+@pytest.mark.parametrize(
+    "pixels", [training_chunk(), training_chunk()[:1], torch.stack([training_chunk()[1]] * 2)[..., :16, :16]], ids=len
+)
+def test_two_inputs_staged_one_behind_the_other_are_told_apart(tiny: ViT, pixels: Pixels) -> None:
+    how, random = tiny.preprocessing, torch.Generator().manual_seed(4)
+    first = stage_training(pixels, how, tiny, "crop_flip", random)
+    second = stage_evaluation(pixels, how, tiny.device, tiny.dtype)
+    found = [render(staged, how, tiny.dtype) for staged in split_staged((*first, *second))]
+    expected = drawn_for(pixels, tiny)
+    assert len(found) == 2
+    assert torch.equal(found[0], expected)
+    assert torch.equal(found[1], evaluation_input(pixels, how, tiny.device, tiny.dtype))
+    assert len(split_staged(first)) == 1

@@ -1,10 +1,11 @@
-"""A small learner of every method, and of variants that keep something else."""
+"""A small learner of every method, and of variants that store something else: one table for tests of all methods."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
 import torch
 
 import prol
@@ -16,7 +17,7 @@ from prol.learner import Learner
 
 PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}
 REPLAY = {"memory": 20, "replay": 8}
-PLUS = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}
+PLUS = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "ncm": ("ncm", {}),
     "slda": ("slda", {}),
@@ -44,25 +45,56 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "ocm": ("ocm", {**REPLAY, "rotations": 2}),
     "onpro": ("onpro", {**REPLAY, "rotations": 2, "close_pairs": 2}),
 }
-"""By its own name, each method as it is, but small."""
+"""By its own name, each method with its usual options, but small."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = METHODS | {
     "ncm, augmented": ("ncm", {"augment": "crop_flip"}),
     "ranpac, ridge": ("ranpac", {"features": 40, "ridge": 0.5}),
     "ranpac, lda": ("ranpac", {"features": 40, "classifier": "lda"}),
     "ranpac, tuned": ("ranpac", {"features": 40, "adapt": "norms"}),
+    "ranpac, tuned in float32": ("ranpac", {"features": 40, "adapt": "norms", "accumulate": "float32"}),
     "ranpac, none": ("ranpac", {"features": 40, "memory": "none"}),
     "ranpac, reservoir": ("ranpac", {"features": 40, "memory": 2}),
     "ranpac, all": ("ranpac", {"features": 40, "memory": "all", "ridge": 0.5}),
     "randumb, gamma": ("randumb", {"features": 40, "gamma": 0.05}),
     "prol_plus, untuned": ("prol_plus", {**PLUS, "adapt_steps": 0}),
+    "prol_plus, two blocks": ("prol_plus", {**PLUS, "blocks": 2, "class_directions": 10}),
+    "prol_plus, one covariance": ("prol_plus", {**PLUS, "class_directions": 0, "adapt_steps": 2}),
+    "prol_plus, least budget": ("prol_plus", {"budget_mb": 0.3, "class_directions": 4, "adapt_steps": 0}),
+    "head_only, both losses": ("head_only", {"intra": 1.0}),
+    "prol, soft at once": ("prol", {**PROL, "threshold": 1e9}),
+    "prol, literal": ("prol", {**PROL, "preset": "literal"}),
+    "prol, released": ("prol", {**PROL, "preset": "released"}),
+    "prol, clipped": ("prol", {**PROL, "clip": 0.1}),
+    "prol, frozen norms": ("prol", {**PROL, "tune_norms": False}),
+    "prol, released factor": ("prol", {**PROL, "similarity_factor": "released"}),
     "prol, thawed heads": ("prol", {**PROL, "thaw_heads": True}),
     "prol, one head": ("prol", {**PROL, "head": "growing"}),
     "prol, without keys": ("prol", {**PROL, "ablation": "generator"}),
+    "prol, without prompts": ("prol", {**PROL, "ablation": "ft_inter_intra"}),
     "convprompt, auto": ("convprompt", {"blocks": 3, "generators": "auto", "auto_chunks": 1}),
     "mos, full": ("mos", {"covariance": "full"}),
+    "mos, aligned at task ends": ("mos", {"align_epochs": 2, "covariance": "full", "align_when": "task_end"}),
+    "mos, unaligned": ("mos", {"alignment": False}),
+    "lae, frozen at first": ("lae", {"blocks": 3, "freeze_steps": 1}),
+    "lae, lora": ("lae", {"blocks": 3, "module": "lora"}),
+    "lae, prefix": ("lae", {"blocks": 3, "module": "prefix"}),
 }
+EXEMPT: dict[str, set[str]] = {
+    "ranpac, reservoir": {"nothing_outlives_its_step"},
+    "ranpac, all": {"nothing_outlives_its_step", "memory_is_bounded"},
+    "prol, released": {"batch_independence", "classes_need_no_announcement"},
+    "prol, released factor": {"batch_independence"},
+}
+"""Checks of `prol.check_learner` that a variant cannot pass by definition."""
+WITH_MEMORY = [name for name in METHODS if registry.method(name).keeps_samples]
+"""Replay methods, whose own tests run `prol.check_learner`."""
 TASKS = (list(range(7)), list(range(7, 11)))
 """Eleven classes in all: no tensor of these small learners has eleven rows for another reason."""
+
+
+def cases(names: Iterable[str], fast: Iterable[str] = tuple(METHODS)) -> list[Any]:
+    """Names as test parameters; all but the `fast` ones are marked as slow."""
+    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def make(variant: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> Learner:
@@ -84,7 +116,7 @@ def teach(
     first: int = 0,
     without: Sequence[int] = (),
 ) -> Learner:
-    """Told tasks, whose classes come unannounced, one image of each in a step; those `without` are kept from it."""
+    """Tasks with given boundaries and classes that are not announced, one image of each per step, but for `without`."""
     for classes in tasks:
         learner.boundary()
         for step in range(first, first + steps):

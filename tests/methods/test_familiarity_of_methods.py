@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import pictures, same_state
 
 import prol
+from methods.small_streams import pictures, same_state
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Learner
 
@@ -25,7 +25,7 @@ TELLING: dict[str, tuple[str, dict[str, Any]]] = {
     "randumb": ("randumb", {"features": 40}),
     "foal": ("foal", {"features": 40}),
     "prol": ("prol", {"blocks": 3}),
-    "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6}),
+    "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}),
     "l2p": ("l2p", {"pool": 6, "picks": 2, "test_selection": "batch_vote"}),
     "dualprompt": ("dualprompt", {"g_blocks": 1, "e_blocks": 2}),
     "mos": ("mos", {}),
@@ -75,7 +75,7 @@ def test_it_is_float32_one_an_image_and_known_only_after_learning(tiny: ViT, cas
 
 
 @EVERY
-def test_asking_changes_nothing(tiny: ViT, case: str) -> None:
+def test_predicting_changes_nothing(tiny: ViT, case: str) -> None:
     learner, silent = taught(tiny, case), taught(tiny, case)
     first = told(learner, pictures(CLASSES, seed=8))
     told(learner, pictures([7, 8, 9]))
@@ -97,7 +97,7 @@ def test_it_does_not_depend_on_the_batch(tiny: ViT, case: str) -> None:
 
 
 @EVERY
-def test_scores_and_familiarity_in_one_pass_are_those_asked_for_apart(tiny: ViT, case: str) -> None:
+def test_scores_and_familiarity_in_one_pass_are_those_of_two_calls(tiny: ViT, case: str) -> None:
     learner, images = taught(tiny, case), pictures([0, 7, 1, 8], seed=8)
     scores, familiarity = learner.predict_with_familiarity(images)
     torch.testing.assert_close(scores, learner.predict(images), rtol=1e-4, atol=1e-4)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import changed, pictures, same_state, tensors
 from torch import Tensor
 
 import prol
 from golden_files import tiny_vit
+from methods.small_streams import changed, pictures, same_state, tensors
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.finetune import Finetune
@@ -159,7 +159,7 @@ def test_a_trunk_of_fewer_bits_is_trained_in_those_of_the_residual_stream() -> N
     [
         ({"inter": 0.0}, "inter and intra"),
         ({"chunk": 0}, "chunk must be at least 1, got 0"),
-        ({"clip": 0.0}, "clip must be above 0"),
+        ({"clip": 0.0}, "clip must be a finite number above 0"),
         ({"lr": -1.0}, "lr must be a finite number"),
     ],
 )

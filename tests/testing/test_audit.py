@@ -11,10 +11,10 @@ from torch import Tensor
 
 import prol
 from golden_files import tiny_vit
-from methods.every_method import METHODS, make
-from prol import registry
+from methods.every_method import METHODS, WITH_MEMORY, cases, make
 from prol.backbones import ViT, evaluation_input
-from prol.learner import Learner, SavedState
+from prol.learner import Learner
+from prol.state import State
 from prol.testing.audit import Audit, audit_learner
 from prol.testing.audit_probe import fitting_rows, highest_cosine
 from prol.testing.stream import STREAM, difference, teach
@@ -29,16 +29,13 @@ def audited(learner: Learner, **how: Any) -> Audit:
 
 
 def test_a_head_that_is_dropped_while_the_audit_teaches_does_not_stop_it() -> None:
-    options = {"budget_mb": 1, "blocks": 1, "features": 20, "own": 6, "adapt_steps": 3}
+    options = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6, "adapt_steps": 3}
     learner = prol.create("prol_plus", tiny_vit(torch.float32), **options)
     assert audited(teach(learner)).keeps_no_samples()
 
 
-REPLAY = [method for method in METHODS if registry.method(method).keeps_samples]
-
-
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in REPLAY])
-def test_no_other_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_where_classes_are_added_up(
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in WITH_MEMORY])
+def test_no_other_method_stores_samples_and_a_class_of_one_is_found_where_classes_are_added_up(
     method: str,
 ) -> None:
     learner = teach(make(method, torch.float32))
@@ -63,8 +60,8 @@ def test_no_other_method_keeps_samples_as_it_is_and_a_class_of_one_is_found_wher
     assert sum(one.bytes for one in found.tensors) == sum(t.numel() * t.element_size() for t in before[0].values())
 
 
-@pytest.mark.parametrize("method", REPLAY)
-def test_kept_images_are_named_and_counted(method: str) -> None:
+@pytest.mark.parametrize("method", cases(WITH_MEMORY, fast=("er", "ocm")))
+def test_stored_images_are_named_and_counted(method: str) -> None:
     found = audited(teach(make(method, torch.float32)))
     assert not found.keeps_no_samples()
     assert found.samples_stored.count == 20
@@ -77,7 +74,7 @@ def test_kept_images_are_named_and_counted(method: str) -> None:
 
 
 @pytest.mark.parametrize("memory", [2, "all"])
-def test_kept_features_are_named_and_found(memory: Any) -> None:
+def test_stored_features_are_named_and_found(memory: Any) -> None:
     learner = teach(prol.create("randumb", tiny_vit(torch.float32), features=40, memory=memory))
     found = audited(learner)
     assert not found.keeps_no_samples()
@@ -90,58 +87,41 @@ def test_kept_features_are_named_and_found(memory: Any) -> None:
 
 
 class HidesFeatures(ColourMeans):
-    """Keeps the network's feature of every image among its weights, and says nothing of it."""
+    """Stores the network's feature of every image among its weights, and says nothing of it."""
 
-    def __init__(self, backbone: Any, options: Any, seed: int = 0) -> None:
-        super().__init__(backbone, options, seed)
-        self.hidden = torch.zeros(0, backbone.width)
+    def build(self, state: State) -> None:
+        super().build(state)
+        width = self.backbone.width
+        self.hidden = state.table("head/weight", width, kind="parameter", combine=None, grows=False)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         inputs = evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
-        self.hidden = torch.cat([self.hidden, -3 * self.backbone.features(inputs).detach().float()])
-
-    def _state(self) -> SavedState:
-        tensors, meta = super()._state()
-        return tensors | {"head/weight": self.hidden}, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.hidden = tensors["head/weight"]
+        self.hidden.append(-3 * self.backbone.features(inputs).detach())
 
 
 class HidesOnePicture(ColourMeans):
-    """Keeps the pixels of the last image, the same room whatever comes."""
+    """Stores the pixels of the last image, the same room whatever comes."""
 
-    last = torch.zeros(1, 3 * 32 * 32)
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.last: Tensor | None = torch.zeros(1, 3 * 32 * 32)
+        state.optional("bias", self, "last", kind="parameter")
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
         self.last = torch.stack([image.flatten().float() / 255 for image in pixels])[1:2]
-
-    def _state(self) -> SavedState:
-        tensors, meta = super()._state()
-        return tensors | {"bias": self.last}, meta
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.last = tensors["bias"]
 
 
 class HidesInJson(ColourMeans):
-    notes: tuple[int, ...] = ()
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.notes: list[int] = []
+        state.value("notes", self)
 
-    def _learn(self, pixels: list[Tensor], rows: Tensor) -> None:
-        super()._learn(pixels, rows)
-        self.notes = (*self.notes, *(int(image.sum()) for image in pixels))
-
-    def _state(self) -> SavedState:
-        tensors, meta = super()._state()
-        return tensors, meta | {"notes": list(self.notes)}
-
-    def _load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        super()._load_state(tensors, meta)
-        self.notes = tuple(meta["notes"])
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.notes += [int(image.sum()) for image in pixels]
 
 
 def test_what_is_hidden_is_found(tiny: ViT) -> None:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-import prol
-from golden_files import tiny_vit
+from methods.every_method import EXEMPT, VARIANTS, WITH_MEMORY, cases, make
 from prol.backbones import ViT
 from prol.learner import Learner
 from prol.testing import CheckResult, check_learner
@@ -13,44 +12,12 @@ from prol.testing.stream import STREAM, teach
 from testing.broken_learners import BROKEN, CentresTheBatch, WaitsForAnnouncements
 from testing.colour_means import ColourMeans, ColourOptions, colour_means
 
-METHODS = [
-    ("ncm", {}),
-    ("head_only", {}),
-    ("slda", {}),
-    ("ranpac", {"features": 40}),
-    ("ranpac", {"features": 40, "memory": "none"}),
-    ("ranpac", {"features": 40, "adapt": "norms", "accumulate": "float32"}),
-    ("randumb", {"features": 40}),
-    ("foal", {"features": 40}),
-    ("prol_plus", {"budget_mb": 1, "blocks": 2, "features": 40, "own": 10}),
-    ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 40, "own": 0, "adapt_steps": 2}),
-    ("prol_plus", {"budget_mb": 0.3, "own": 4, "adapt_steps": 0}),
-    ("finetune", {}),
-    ("l2p", {}),
-    ("dualprompt", {"e_blocks": 2}),
-    ("coda_prompt", {"blocks": 3}),
-    ("convprompt", {"blocks": 3}),
-    ("convprompt", {"blocks": 3, "generators": "auto", "auto_chunks": 1}),
-    ("prol", {"blocks": 3}),
-    ("prol", {"blocks": 3, "preset": "literal"}),
-    ("prol", {"blocks": 3, "preset": "released"}),
-    ("mos", {"align_epochs": 2}),
-    ("mos", {"align_epochs": 2, "covariance": "full", "align_when": "task_end"}),
-    ("mos", {"alignment": False}),
-    ("ease", {}),
-    ("lae", {"blocks": 3, "freeze_steps": 1}),
-    ("lae", {"blocks": 3, "module": "lora"}),
-    ("lae", {"blocks": 3, "module": "prefix"}),
-]
 
-
-@pytest.mark.parametrize(("method", "options"), METHODS, ids=lambda value: str(value))
-def test_every_method_keeps_its_promises(method: str, options: dict) -> None:
-    results = check_learner(prol.create(method, tiny_vit(torch.float32), **options))
-    exempt = {result.name for result in results if result.outcome == "exempt"}
+@pytest.mark.parametrize("variant", cases(name for name in VARIANTS if name not in WITH_MEMORY))
+def test_every_method_keeps_its_promises(variant: str) -> None:
+    results = check_learner(make(variant, torch.float32))
     assert [result.name for result in results] == list(CHECKS)
-    released = options.get("preset") == "released"
-    assert exempt == ({"batch_independence", "classes_need_no_announcement"} if released else set())
+    assert {result.name for result in results if result.outcome == "exempt"} == EXEMPT.get(variant, set())
 
 
 def test_a_sound_learner_passes_every_check_and_is_not_changed(tiny: ViT) -> None:

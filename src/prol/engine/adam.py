@@ -245,7 +245,8 @@ class Adam:
 
         def shorten() -> None:
             for name, shape in shapes.items():
-                self._moments.lay({name: shape}, self._moments.of(name)[0])
+                if self._moments.shape(name) is not None:  # moments of zero may have been dropped by a load since
+                    self._moments.lay({name: shape}, self._moments.of(name)[0])
 
         return shorten
 

@@ -108,7 +108,8 @@ def encodings_stay(subject: Subject) -> None:
 def save_and_load(subject: Subject) -> None:
     """A saved and loaded learner answers and learns on bit for bit like the one saved."""
     for announced in subject.modes:
-        for steps in (0, 1, 3):
+        # One that has learnt nothing is the same with and without announcements.
+        for steps in (0, 1, 3) if announced == subject.modes[0] else (1, 3):
             learner = teach(subject.fresh(), STREAM[:steps], announced)
             with TemporaryDirectory() as place:
                 learner.save(Path(place) / "learner")
@@ -286,6 +287,8 @@ def failed_updates_leave_no_trace(subject: Subject) -> None:
             usual = learner.preprocessing
             if announced:
                 learner.boundary(["fox", "gnu"])
+            elif learner.clock is not None and steps == len(STREAM):
+                learner.clock.steps = learner.clock.min_steps  # so that the update that fails also begins a task
             before = learner.state()
             learner.preprocessing = replace(usual, std=(0.0, 0.0, 0.0))
             try:

@@ -15,8 +15,7 @@ from torch import Tensor
 @contextmanager
 def watching_tensors() -> Iterator[Callable[[], list[Tensor]]]:
     """Gives a function that lists the tensors made since, and still held by Python."""
-    gc.collect()
-    gc.freeze()  # what is there already is set aside, which also makes every later look quick
+    gc.freeze()  # what is there already, garbage too, is set aside, which also makes every later look quick
     try:
         yield _tensors_alive
     finally:

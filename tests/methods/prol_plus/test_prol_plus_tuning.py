@@ -1,0 +1,257 @@
+"""How PROL+ tunes LayerNorms in its first task, and how what was seen before moves along with the network."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from methods.prol_plus.small_prol_plus import (
+    CLASSES,
+    TASKS,
+    WHOLE,
+    begin_early,
+    blocks_of,
+    covariances,
+    learn,
+    make,
+    norms,
+    predictions,
+    teach,
+)
+from methods.small_streams import pictures, tensors
+from prol.backbones import ViT, evaluation_input
+from prol.learner import Amount
+from prol.methods.closed_form.moments import Totals
+from prol.methods.prol_plus.learner import PROLPlus
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def shares(step: int, steps: int) -> float:
+    """Of the rate with which tuning began, at a step."""
+    return 0.5 + 0.5 * math.cos(math.pi * step / steps)
+
+
+def test_steps_are_those_of_torchs_adam_at_a_rate_that_falls_by_a_cosine(tiny: ViT) -> None:
+    learner, model = make(tiny, adapt_steps=5, adapt_lr=0.01), copy.deepcopy(tiny.model)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("norm" in name)
+    weight, bias = torch.zeros(3, tiny.width).double().requires_grad_(), torch.zeros(3).double().requires_grad_()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    adam = torch.optim.Adam([*trained, weight, bias], lr=1.0)
+    for step in range(5):
+        images = pictures(CLASSES, seed=step)
+        inputs = evaluation_input(tiny.read(images), tiny.preprocessing, tiny.device, tiny.dtype)
+        features = model.norm(model.blocks(tiny.embed(inputs)))[:, 0]
+        loss = F.cross_entropy(F.linear(features, weight, bias), torch.tensor([0, 1, 2, 0, 1, 2]))
+        adam.zero_grad()
+        loss.backward()
+        for group in adam.param_groups:
+            group["lr"] = 0.01 * shares(step, 5)
+        adam.step()
+        learner.learn(images, CLASSES)
+        report = learner.report()
+        assert report["adapt"] == pytest.approx(loss.item(), rel=1e-9)
+        assert report["rate"] == pytest.approx(0.01 * shares(step, 5))
+    expected = {f"tuning/norm/{name}": p.data for name, p in model.named_parameters() if p.requires_grad}
+    assert norms(learner).keys() == expected.keys()
+    for name, tensor in norms(learner).items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("adapt_steps", [2, 4])
+def test_tuning_stops_after_its_steps_and_the_layer_norms_stay(tiny: ViT, adapt_steps: int) -> None:
+    learner = make(tiny, adapt_steps=adapt_steps)
+    for step in range(adapt_steps):
+        assert not learner.tuning.over
+        before = norms(learner)
+        learn(learner, 1, first=step)
+        moved = [not torch.equal(before[name], tensor) for name, tensor in norms(learner).items()]
+        assert all(moved) if step else not any(moved)  # a head of zeros tells the LayerNorms nothing
+    frozen = norms(learner)
+    assert learner.footprint().trained_now == Amount(0, 0)
+    assert learner.tuning.over
+    learn(learner, 3, first=adapt_steps)
+    assert "adapt" not in learner.report()
+    learner.boundary(TASKS[1])
+    learn(learner, 3, TASKS[1] * 2)
+    assert same(frozen, norms(learner))
+    assert predictions(learner) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_tuning_stops_at_the_second_task(tiny: ViT, told: bool) -> None:
+    learner = make(tiny, task_min_steps=3)
+    if told:
+        learner.boundary(TASKS[0])
+    learn(learner, 3)
+    tuned = norms(learner)
+    assert not any(torch.equal(p, tuned[f"tuning/norm/{name}"]) for name, p in tiny.fork("norms").trained().items())
+    assert learner.footprint().trained_now.count == sum(t.numel() for t in tuned.values()) + 3 * (tiny.width + 1)
+    if told:
+        learner.boundary(TASKS[1])
+    learn(learner, 3, TASKS[1] * 2)
+    assert same(tuned, norms(learner))
+    assert learner.footprint().trained_now == Amount(0, 0)
+    assert all(t.numel() == 0 for name, t in tensors(learner).items() if name.startswith("tuning/head/"))
+    assert not any(name.startswith("tuning/adam/") and t.numel() > 1 for name, t in tensors(learner).items())
+    learner.boundary()
+    learn(learner, 2)
+    assert same(tuned, norms(learner))
+    assert set(learner.report()) == {"shrinkage"}
+
+
+def test_an_unseen_class_in_a_young_task_joins_the_tuning(tiny: ViT) -> None:
+    learner = learn(make(tiny), 2)
+    before = norms(learner)
+    learn(learner, 1, [0, 3])
+    assert not same(before, norms(learner))
+    assert learner.footprint().trained_now.count == sum(t.numel() for t in before.values()) + 4 * (tiny.width + 1)
+
+
+def test_without_steps_nothing_is_tuned(tiny: ViT) -> None:
+    learner = make(tiny, adapt_steps=0)
+    assert learner.tuning.over
+    teach(learner)
+    assert all(
+        torch.equal(p, norms(learner)[f"tuning/norm/{name}"]) for name, p in tiny.fork("norms").trained().items()
+    )
+    assert set(learner.report()) == {"shrinkage"}
+
+
+def test_the_backbone_itself_is_left_alone(tiny: ViT) -> None:
+    before = {name: parameter.clone() for name, parameter in tiny.named_parameters()}
+    learner = teach(make(tiny, adapt_lr=0.05))
+    assert all(torch.equal(parameter, before[name]) for name, parameter in tiny.named_parameters())
+    network = learner.tuning.network
+    shared = [name for name, parameter in tiny.named_parameters() if "norm" not in name]
+    own = dict(network.named_parameters())
+    assert shared
+    assert all(own[name].data_ptr() == dict(tiny.named_parameters())[name].data_ptr() for name in shared)
+
+
+def test_what_was_taken_in_while_tuning_counts_in_full(tiny: ViT) -> None:
+    learner = learn(make(tiny, adapt_steps=3), 5)
+    assert learner.moments.totals().counts.tolist() == [10, 10, 10]
+    assert learner.seen == 30
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_early(monkeypatch)
+
+
+class Kept:
+    """All samples' features, which a learner must not keep; each step moves them by the mean move of its own chunk."""
+
+    def __init__(self, vit: ViT, **options: Any) -> None:
+        self.learner = make(vit, adapt_lr=0.05, **options)
+        self.last = [vit.depth - 1]
+        self.x = torch.zeros(0, self.learner.widths.all, dtype=torch.float64)
+        self.rows: list[int] = []
+        self.moved: list[float] = []
+        self.own: list[tuple[Tensor, list[int]]] = []
+        """Coordinates of the samples that class covariances hold, as the network saw them when they came."""
+
+    def seen_now(self, images: Any) -> Tensor:
+        """Features of blocks, as the network now gives them."""
+        return blocks_of(self.learner.tuning.network, images, self.last)
+
+    def embedded(self, blocks: Tensor) -> Tensor:
+        """They at one scale, with the random features."""
+        learner = self.learner
+        assert learner.scale is not None
+        linear = (blocks - learner.scale.mean.double()) * learner.scale.inverse.double()
+        angles = (
+            learner.options.bandwidth * (linear @ learner.layer["weight"].double()) + learner.layer["phase"].double()
+        )
+        return torch.cat([linear, angles.cos()], dim=1)
+
+    def learn(self, classes: list[int], seed: int) -> None:
+        images, learner = pictures(classes, seed=seed), self.learner
+        blocks, directions, linear = self.seen_now(images), learner.directions, learner.widths.linear
+        learner.learn(images, classes)
+        before, after = (self.embedded(found) for found in (blocks, self.seen_now(images)))
+        move = (after - before).mean(0)
+        self.x, self.rows = torch.cat([self.x, before]), [*self.rows, *classes]
+        self.moved.append(float(move.abs().max()))
+        if learner.options.drift_correction:
+            self.x += move
+        if learner.widths.own == linear:
+            self.own.append((before[:, :linear].flip(1), classes))
+        elif directions is not None:
+            self.own.append((before[:, :linear] @ directions.double(), classes))
+
+    def expected(self) -> Totals:
+        return Totals.of(self.x, torch.tensor(self.rows), len(self.learner.classes))
+
+    def expected_products(self) -> Tensor:
+        found = covariances(self.learner.widths.own, self.own, len(self.learner.classes), torch.float64)
+        return found.float()
+
+
+def close(learner: PROLPlus, expected: Totals) -> None:
+    found = learner.moments.totals()
+    assert torch.equal(found.counts, expected.counts)
+    torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.gram, expected.gram, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("carry", [True, False])
+@pytest.mark.parametrize("options", [{}, {"features": 0}, {"class_directions": 0}, WHOLE], ids=str)
+def test_all_that_was_seen_moves_as_the_chunk_does_and_stands_once_tuning_is_over(
+    tiny: ViT, options: dict[str, Any], carry: bool
+) -> None:
+    """The chunk itself too: it is taken in as it was before its step. Class covariances do not move."""
+    kept = Kept(tiny, adapt_steps=5, drift_correction=carry, **options)
+    learner = kept.learner
+    for step in range(8):
+        kept.learn(CLASSES if step != 3 else [0, 0, 1, 3], seed=step)
+        close(learner, kept.expected())
+        assert learner.tuning.over == (step >= 4)
+    assert kept.moved[0] < 1e-12  # a head of zeros tells the LayerNorms nothing
+    assert min(kept.moved[1:5]) > 0.05
+    assert max(kept.moved[5:]) == 0
+    if learner.covariances is not None:
+        assert bool(learner.covariances.table.rows.any())
+        torch.testing.assert_close(learner.covariances.table.rows, kept.expected_products(), rtol=1e-4, atol=1e-3)
+
+
+def test_drift_correction_makes_much_of_a_difference(tiny: ViT) -> None:
+    """Means of classes are then where the network now sees them, and not where it once did."""
+    off = []
+    for carry in (True, False):
+        kept = Kept(tiny, adapt_steps=6, drift_correction=carry)
+        for step in range(6):
+            kept.learn(CLASSES, seed=step)
+        totals = kept.learner.moments.totals()
+        now = torch.cat([kept.embedded(kept.seen_now(pictures(CLASSES, seed=step))) for step in range(6)])
+        off.append(float((totals.sums.sum(0) / totals.counts.sum() - now.mean(0)).norm()))
+    assert off[0] < 0.2 * off[1]
+
+
+def test_with_the_second_task_nothing_moves_any_more(tiny: ViT) -> None:
+    kept = Kept(tiny)
+    for number, classes in enumerate(TASKS):
+        kept.learner.boundary(classes)
+        for step in range(3):
+            kept.learn(classes * 2, seed=3 * number + step)
+        close(kept.learner, kept.expected())
+    assert min(kept.moved[1:3]) > 0.05
+    assert max(kept.moved[3:]) == 0
+
+
+def test_one_image_at_a_time_moves_all_the_others(tiny: ViT) -> None:
+    kept = Kept(tiny, adapt_steps=8)
+    for step in range(10):
+        kept.learn([step % 3], seed=step)
+        close(kept.learner, kept.expected())
+    assert max(kept.moved[:8]) > 0.05
