@@ -11,7 +11,7 @@ from torch import Tensor
 from golden_files import golden
 from prol.engine.losses import inter_task, intra_task
 from prol.engine.similarity import cosine_pairs, cosine_to_all, unit
-from prol.methods.prol.learner import losses
+from prol.methods.prol import losses
 
 DTYPES = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=["float64", "float32"]

@@ -13,10 +13,10 @@ from torch.distributions import MultivariateNormal, kl_divergence
 import prol
 from methods.small_streams import pictures, tensors
 from prol.backbones import ViT, evaluation_input
+from prol.methods.prol_plus import learner as prol_plus
 from prol.methods.prol_plus.block_features import block_features
 from prol.methods.prol_plus.class_covariances import ClassCovariances
 from prol.methods.prol_plus.learner import PROLPlus
-from prol.methods.prol_plus.learner import learner as prol_plus
 from prol.state import State
 
 SMALL = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}

@@ -14,6 +14,7 @@ from torch.distributions import MultivariateNormal
 
 from largest import Largest, homes
 from methods.prol_plus.small_prol_plus import expected_gains
+from prol.methods.prol_plus import class_covariances
 from prol.methods.prol_plus.class_covariances import (
     DOUBT,
     FLOOR,
@@ -26,7 +27,6 @@ from prol.methods.prol_plus.class_covariances import (
     unpacked_products,
     widest,
 )
-from prol.methods.prol_plus.learner import class_covariances
 from prol.state import State
 
 WIDTH, CLASSES, COUNT = 4, 3, 40

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.methods.closed_form.moments import Totals
+from prol.methods.prol_plus import cross_validation
 from prol.methods.prol_plus.cross_validation import (
     FIRST,
     NO_FREEDOM,
@@ -20,7 +21,6 @@ from prol.methods.prol_plus.cross_validation import (
     choose_strength,
     cross_validated,
 )
-from prol.methods.prol_plus.learner import cross_validation
 
 CLASSES = 3
 

@@ -14,7 +14,7 @@ from torch.distributions import MultivariateNormal
 
 from prol.methods.closed_form.moments import Moments, Totals
 from prol.methods.closed_form.solvers import factor, lda
-from prol.methods.prol_plus.learner import mean_shrinkage
+from prol.methods.prol_plus import mean_shrinkage
 from prol.methods.prol_plus.mean_shrinkage import believed, in_any_direction, in_shared_directions, steadied_lda
 from prol.state import State
 
