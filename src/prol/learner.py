@@ -21,7 +21,8 @@ from prol.engine.captured import FrozenPass
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
 from prol.state import Amount as Amount
-from prol.state import Record, State
+from prol.state import Record
+from prol.state import State as State
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone, Pixels, Preprocessing

@@ -22,7 +22,15 @@ class SGD:
 
     def __init__(self, state: State, per_class: Mapping[str, Combine] | None = None) -> None:
         self._state = state
-        state.group("sgd", self._read, self._load, kind="moment", combine=per_class, measure=self._measure)
+        state.group(
+            "sgd",
+            self._read,
+            self._load,
+            kind="moment",
+            combine=per_class,
+            measure=self._measure,
+            moves=lambda: self.moves,
+        )
         self._velocities: dict[str, Tensor] = {}
         self.moves = 0
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""

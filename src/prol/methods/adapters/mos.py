@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones import Pixels, ViT, require_vit
-from prol.class_rows import AGAINST_IT, AVERAGED
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy, mean_over
@@ -101,9 +100,8 @@ class MOS(GradientLearner):
         self._earlier: dict[str, Tensor] = {}
         state.on_load(self._average_earlier)
         trained = "the adapters, which are merged with each other, were trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=trained, merged=trained)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     # Classes and tasks
 
@@ -131,9 +129,6 @@ class MOS(GradientLearner):
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         return tokens_twice(self, self.backbone, staged)
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.sgd.moves)
 
     def one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()

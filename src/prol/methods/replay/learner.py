@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from prol.backbones import Norms, Pixels, ResNet, Staged, render, require_resnet, stage_evaluation
 from prol.backbones.upload import upload
-from prol.class_rows import AGAINST_IT, AVERAGED, Combine
+from prol.class_rows import Combine
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.step import FastStep
@@ -91,7 +91,6 @@ class ReplayLearner(Learner):
         state.on_growth(self._counted.grow)
         state.on_load(lambda: self._counted.replace(self.learnt.rows))
         mixed = "every weight of the network was trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=mixed, merged=mixed)
         self.memory = SampleMemory(state, o.memory, self.size)
         moments: dict[str, Combine] = {f"head{i}.{name}": "mean" for i in range(heads) for name in ("weight", "bias")}
@@ -185,7 +184,7 @@ class ReplayLearner(Learner):
 
     def layout(self) -> tuple[Hashable, ...]:
         """Which operations a step has and where its buffers are: a captured step holds while this stays the same."""
-        return (len(self.classes), self.clock.number, *self.stored.layout(), self.adam.moves, self.names)
+        return (len(self.classes), self.clock.number, *self.stored.layout(), self.names)
 
     def staged(self, pixels: Pixels, drawn: Drawn, made_on: torch.cuda.Stream | None = None) -> Staged:
         """The chunk and what was drawn, on the device; images that a stream made there are waited for."""
