@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from prol.class_rows import Contents, with_rows_together, without_row
+from prol.classes import Contents, with_rows_together, without_row
 
 RAMP = torch.arange(5.0)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from prol.creation import create
     from prol.learner import Footprint, Learner
-    from prol.loading import load
+    from prol.loading import load, save
     from prol.merging import merge
     from prol.testing import check_learner
 
@@ -17,7 +17,7 @@ try:
 except PackageNotFoundError:  # run from source
     __version__ = "0.1.0"
 
-__all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load", "merge"]
+__all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load", "merge", "save"]
 
 _LAZY = {
     "Footprint": "prol.learner",
@@ -26,6 +26,7 @@ _LAZY = {
     "create": "prol.creation",
     "load": "prol.loading",
     "merge": "prol.merging",
+    "save": "prol.loading",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 import torch
 from torch import Tensor
 
-from prol import class_operations, merging
-from prol.backbones import evaluation_input
-from prol.backbones.inputs import training_input
+from prol import classes, merging, prediction
+from prol.backbones.preprocess import evaluation_input, training_input
 from prol.backbones.upload import upload
-from prol.batches import batches
-from prol.class_rows import AUGMENTED, Contents
-from prol.class_rows import Removal as Removal
+from prol.classes import AUGMENTED, Contents
+from prol.classes import Removal as Removal
 from prol.engine.captured import FrozenPass
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
 from prol.state import Amount as Amount
-from prol.state import Record
 from prol.state import State as State
 
 if TYPE_CHECKING:
-    from prol.backbones import Backbone, Pixels, Preprocessing
+    from prol.backbones.base import Backbone
+    from prol.backbones.images import Pixels
+    from prol.backbones.preprocess import Preprocessing
     from prol.engine.tasks import TaskClock
     from prol.merging import Sums
 
@@ -137,7 +136,10 @@ class Learner:
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
-        random, record = self.random.get_state(), self._record() if new else None
+        random = self.random.get_state()
+        if new:
+            self.flush()
+        record = self.stored.record() if new else None
         try:
             if new:
                 self.meet(new)
@@ -147,7 +149,8 @@ class Learner:
         except Exception:
             self.random.set_state(random)
             if record is not None:
-                self._roll_back(record)
+                self._name_classes(self.classes[: record.classes])
+                self.stored.roll_back(record)
             raise
         finally:
             self.stored.close()
@@ -191,14 +194,6 @@ class Learner:
             self.classes.append(name)
         self.stored.add_classes(len(names))
 
-    def _record(self) -> Record:
-        self.flush()
-        return self.stored.record()
-
-    def _roll_back(self, record: Record) -> None:
-        self._name_classes(self.classes[: record.classes])
-        self.stored.roll_back(record)
-
     def _name_classes(self, names: Sequence[Label]) -> None:
         self.classes = list(names)
         self.row_of = {name: row for row, name in enumerate(self.classes)}
@@ -208,23 +203,7 @@ class Learner:
     @torch.no_grad()
     def predict(self, images: Any) -> Tensor:
         """Scores, float32 `[N, C]`, one column for each of `classes`; `[N, 0]` before any class is known."""
-        return self._predicted(self.backbone.read(images), None)
-
-    @torch.no_grad()
-    def predict_encoded(self, encoded: Tensor, images: Any = None) -> Tensor:
-        """What `predict` returns, from what `encode_images` gave; images are needed where `encoding` is "query"."""
-        pixels: Pixels = [] if self.encoding == "all" and images is None else self.backbone.read(images)
-        if len(pixels) != len(encoded) and (len(pixels) or self.encoding != "all"):
-            raise ValueError(f"{len(pixels)} images but {len(encoded)} encodings: each image needs its own")
-        return self._predicted(pixels, encoded.to(self.backbone.device))
-
-    def _predicted(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
-        self.flush()
-        count = len(pixels) if encoded is None else len(encoded)
-        if not self.classes or not count:
-            return torch.zeros(count, len(self.classes))
-        scores = [self.scores(*batch).float().cpu() for batch in self._batches(pixels, encoded)]
-        return torch.cat(scores)[:count]
+        return prediction.predict(self, self.backbone.read(images))
 
     @torch.no_grad()
     def familiarity(self, images: Any) -> Tensor | None:
@@ -232,33 +211,25 @@ class Learner:
 
         Values compare only with others of the same moment: `prol.novelty` calibrates them.
         """
-        self.flush()
-        pixels = self.backbone.read(images)
-        if not self.classes:
-            return None
-        return _joined([self.familiarity_of(batch, None) for batch, _ in self._batches(pixels)], len(pixels))
+        return prediction.familiarity(self, self.backbone.read(images))
 
     @torch.no_grad()
     def predict_with_familiarity(self, images: Any) -> tuple[Tensor, Tensor | None]:
         """What `predict` and `familiarity` return, from one encoding."""
-        pixels = self.backbone.read(images)
-        if not self.classes or not len(pixels):
-            return self.predict(images), self.familiarity(images)
-        self.flush()
-        scores, found = [], []
-        for batch, _ in self._batches(pixels):
-            encoded = None if self.encoding == "none" else self.encoded(batch)
-            scores.append(self.scores(batch, encoded).float().cpu())
-            found.append(self.familiarity_of(batch, encoded))
-        return torch.cat(scores)[: len(pixels)], _joined(found, len(pixels))
+        return prediction.predict_with_familiarity(self, self.backbone.read(images))
 
     @torch.no_grad()
     def encode_images(self, images: Any) -> Tensor:
         """What `predict_encoded` takes, `[N, ...]`; valid for as long as `frozen` is true."""
-        if self.encoding == "none":
-            raise ValueError(f"everything {self.name} computes from an image changes with learning")
-        pixels = self.backbone.read(images)
-        return torch.cat([self.encoded(batch) for batch, _ in self._batches(pixels)])[: len(pixels)]
+        return prediction.encode(self, self.backbone.read(images))
+
+    @torch.no_grad()
+    def predict_encoded(self, encoded: Tensor, images: Any = None) -> Tensor:
+        """What `predict` returns, from what `encode_images` gave; images are needed where `encoding` is "query"."""
+        pixels: Pixels = [] if self.encoding == "all" and images is None else self.backbone.read(images)
+        if len(pixels) != len(encoded) and (len(pixels) or self.encoding != "all"):
+            raise ValueError(f"{len(pixels)} images but {len(encoded)} encodings: each image needs its own")
+        return prediction.predict(self, pixels, encoded.to(self.backbone.device))
 
     def encoded(self, pixels: Pixels) -> Tensor:
         """One batch of images, encoded."""
@@ -276,10 +247,6 @@ class Learner:
         if self.encoding == "none":
             return None
         return self.score_familiarity(self.encoded(pixels) if encoded is None else encoded)
-
-    def _batches(self, pixels: Pixels, encoded: Tensor | None = None) -> Iterator[tuple[Pixels, Tensor | None]]:
-        filled = self.backbone.device.type == "cuda" and "batch_independence" not in self.exemptions()
-        return batches(pixels, encoded, self.predict_batch, filled)
 
     def latest(self, solve: Callable[[], T]) -> T:
         """What `solve` returns for the state as it is, computed once until the state changes."""
@@ -316,28 +283,28 @@ class Learner:
 
         Classes of fewer than `least_count` images are left out.
         """
-        from prol.artifacts import save
+        import prol
 
-        save(self, Path(folder), least_count=least_count)
+        prol.save(self, folder, least_count)
 
     def rename_class(self, old: Label, new: Label) -> None:
         """Gives a class another name. LookupError where there is no such class, ValueError where `new` is taken."""
-        class_operations.rename_class(self, old, new)
+        classes.rename_class(self, old, new)
 
     def merge_classes(self, source: Label, into: Label) -> Removal:
         """What was learnt of `source` becomes part of `into`, and its row goes."""
-        return class_operations.merge_classes(self, source, into)
+        return classes.merge_classes(self, source, into)
 
     def remove_class(self, name: Label) -> Removal:
         """Erases what is stored of a class alone; it may be learnt anew. The other classes keep their order."""
-        return class_operations.remove_class(self, name)
+        return classes.remove_class(self, name)
 
     def unlearn(self, images: Any, labels: Any) -> Removal:
         """Takes images that were learnt out again, where sums allow it; classes without any left are removed.
 
         ValueError where the method cannot. Only the number of images is checked, not whether just these were learnt.
         """
-        return class_operations.unlearn(self, images, labels)
+        return classes.unlearn(self, images, labels)
 
     def contents(self, row: int | None = None) -> Contents:
         """What the saved tensors are, and what holds a trace of the class in `row` if that is removed."""
@@ -389,9 +356,3 @@ class Learner:
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
         """Parameters as the method's paper counted them, by what was counted; empty where it did not."""
         return {}
-
-
-def _joined(parts: list[Tensor | None], count: int) -> Tensor | None:
-    """Familiarity of the first `count` images of all batches; None where one batch has none."""
-    known = [part.float().cpu() for part in parts if part is not None]
-    return None if len(known) < len(parts) else torch.cat([torch.zeros(0), *known])[:count]

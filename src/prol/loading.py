@@ -1,4 +1,4 @@
-"""`prol.load`: a saved learner, from a folder or from a hub."""
+"""`prol.load` and `prol.save`: learners in folders, and from a hub."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prol.artifacts import load as load_folder
+from prol.artifacts import save as save_folder
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone
@@ -42,3 +43,11 @@ def load(
         folder = Path(place, "pulled")
         pull(repository, folder, revision=revision or None)
         return load_folder(folder, backbone, device=device, precision=precision, method=method)
+
+
+def save(learner: Learner, folder: str | Path, least_count: int = 0) -> None:
+    """Writes `model.safetensors`, `meta.json` and a model card; `load(folder)` resumes from there.
+
+    Classes of fewer than `least_count` images are left out.
+    """
+    save_folder(learner, Path(folder), least_count=least_count)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from prol.class_rows import Combine, Contents, Tensors
+from prol.classes import Combine, Contents, Tensors
 
 Kind = Literal["parameter", "statistic", "sample", "moment"]
 """Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""

@@ -18,7 +18,7 @@ import prol
 from prol.backbones import Preprocessing, ViT, evaluation_input, render, stage_augmented
 from prol.backbones.images import read_images
 from prol.backbones.preprocess import _canvas, _canvases, _takes_canvases, stage_evaluation
-from prol.backbones.random_boxes import random_boxes
+from prol.backbones.resampling import random_boxes
 
 CPU = torch.device("cpu")
 PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))

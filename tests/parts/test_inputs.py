@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import Pixels, ViT, evaluation_input, render, stage_augmented, stage_evaluation
-from prol.backbones.inputs import split_staged, stage_training, training_input
+from prol.backbones.preprocess import split_staged, stage_training, training_input
 
 
 def chunk() -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.class_rows import Contents
+from prol.classes import Contents
 from prol.labels import Label
 from prol.learner import Learner, Removal, SavedState
 from prol.state import State

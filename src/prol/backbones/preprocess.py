@@ -6,16 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from prol.backbones.acceleration import PLAIN, Acceleration
 from prol.backbones.images import Pixels
-from prol.backbones.random_boxes import random_boxes
-from prol.backbones.resampling import filter_weights, resample
+from prol.backbones.resampling import filter_weights, random_boxes, resample
 from prol.backbones.upload import upload, upload_on_canvas, upload_stacked
+
+if TYPE_CHECKING:
+    from prol.backbones.base import Backbone
 
 InputRange = Literal["backbone", "unit", "symmetric"]
 Augment = Literal["none", "crop_flip"]
@@ -99,6 +101,31 @@ def stage_augmented(
         batch = upload_stacked(_members(pixels, members), device)
         found.append((batch, upload(drawn if len(groups) == 1 else drawn[members], device)))
     return _as_one(found, groups, how, dtype)
+
+
+def training_input(
+    pixels: Pixels, how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
+) -> Tensor:
+    """`[N, 3, size, size]` on the backbone's device; `random` drives the augmentation."""
+    return render(stage_training(pixels, how, backbone, augment, random), how, backbone.dtype)
+
+
+def stage_training(
+    pixels: Pixels, how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
+) -> Staged:
+    """What `render` makes that input from: all that it needs of the host."""
+    if augment == "crop_flip":
+        return stage_augmented(pixels, how, backbone.device, backbone.dtype, random)
+    return stage_evaluation(pixels, how, backbone.device, backbone.dtype)
+
+
+def split_staged(staged: Staged) -> list[Staged]:
+    """Inputs staged one behind the other, each by itself: each begins with images, which alone have four axes.
+
+    So shapes alone say where one ends: a graph captured for these shapes never meets another split.
+    """
+    starts = [i for i, tensor in enumerate(staged) if tensor.ndim == 4]
+    return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]
 
 
 def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Acceleration = PLAIN) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prol.class_rows import Combine
+from prol.classes import Combine
 from prol.engine.adam_tables import LEAST, AdamMoments, RowsInPlay
 from prol.state import State
 

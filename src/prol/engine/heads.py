@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import AGAINST_IT, AVERAGED, KEPT_ROW, Combine
+from prol.classes import AGAINST_IT, AVERAGED, KEPT_ROW, Combine
 from prol.engine.adam import Part
 from prol.engine.similarity import few_by_many
 from prol.state import State, Table

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from prol.class_rows import Combine
+from prol.classes import Combine
 from prol.engine.adam import Part
 from prol.state import State
 

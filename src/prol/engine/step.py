@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from prol.backbones import Staged
+from prol.backbones.preprocess import Staged
 from prol.engine.captured import Captured, Function
 from prol.engine.losses import complain_of_loss
 from prol.state import State

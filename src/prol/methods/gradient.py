@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Augment, Pixels, Staged, ViT, render, stage_evaluation
-from prol.backbones.inputs import split_staged, stage_training
+from prol.backbones.images import Pixels
+from prol.backbones.preprocess import Augment, Staged, render, split_staged, stage_evaluation, stage_training
 from prol.backbones.upload import upload
-from prol.class_rows import Combine
+from prol.backbones.vit import ViT
+from prol.classes import Combine
 from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
 from prol.engine.losses import Mask, clip_together
 from prol.engine.step import FastStep, MakeStaged

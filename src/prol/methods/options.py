@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prol.backbones import Augment, InputRange
+from prol.backbones.preprocess import Augment, InputRange
 from prol.options import Count, Options
 
 

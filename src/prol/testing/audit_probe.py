@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prol.backbones import evaluation_input
+from prol.backbones.preprocess import evaluation_input
 from prol.labels import Label
 from prol.learner import Learner
 from prol.testing.audit_growth import CHUNK, fresh, pictures

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import Tensors
+from prol.classes import Tensors
 from prol.engine.sgd import MOMENTUM
 from prol.engine.similarity import classmates
 from prol.state import State

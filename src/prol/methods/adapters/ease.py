@@ -10,7 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels, ViT, require_vit
+from prol.backbones.images import Pixels
+from prol.backbones.vit import ViT, require_vit
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy

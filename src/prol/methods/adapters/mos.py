@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Pixels, ViT, require_vit
+from prol.backbones.images import Pixels
+from prol.backbones.vit import ViT, require_vit
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy, mean_over

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Backbone
+from prol.backbones.base import Backbone
 from prol.engine import losses
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead

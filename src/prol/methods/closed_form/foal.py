@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import ViT, require_vit
+from prol.backbones.vit import ViT, require_vit
 from prol.engine.captured import FrozenPass
 from prol.learner import Learner, SavedState
 from prol.merging import Sums

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels
-from prol.backbones.inputs import training_input
+from prol.backbones.images import Pixels
+from prol.backbones.preprocess import training_input
 from prol.backbones.upload import upload
 from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock

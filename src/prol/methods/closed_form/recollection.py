@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone
-from prol.class_rows import Tensors
+from prol.backbones.base import Backbone
+from prol.classes import Tensors
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN, require_left_over
 from prol.methods.closed_form.moments import Totals, TwinMoments
 from prol.state import Amount, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prol.backbones import ViT
+from prol.backbones.vit import ViT
 from prol.engine.adam import Part
 from prol.engine.heads import TaskHeads, head_logits
 from prol.methods.gradient import head_parts

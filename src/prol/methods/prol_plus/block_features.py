@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prol.backbones import Encoded, ViT
+from prol.backbones.vit import Encoded, ViT
 from prol.methods.closed_form.moments import Totals
 
 PRIOR = 5

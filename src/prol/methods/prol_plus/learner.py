@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones import Backbone, Pixels, require_vit
+from prol.backbones.base import Backbone
+from prol.backbones.images import Pixels
 from prol.backbones.upload import upload
+from prol.backbones.vit import require_vit
 from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock
 from prol.learner import Learner, SavedState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from prol.backbones import InputRange
+from prol.backbones.preprocess import InputRange
 from prol.methods.options import TaskOptions
 from prol.methods.prol_plus.class_covariances import packed_length, widest
 from prol.options import Count, Positive, Whole

@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels, ViT, require_vit
+from prol.backbones.images import Pixels
 from prol.backbones.upload import upload
+from prol.backbones.vit import ViT, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import TaskHeads
 from prol.engine.losses import allowed_classes, masked_cross_entropy

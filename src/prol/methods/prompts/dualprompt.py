@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones import Pixels, ViT, require_vit
+from prol.backbones.images import Pixels
+from prol.backbones.vit import ViT, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.class_rows import Tensors
+from prol.classes import Tensors
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
 from prol.methods.replay.sample_memory import SampleMemory
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views

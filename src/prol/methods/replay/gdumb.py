@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones import Pixels, ResNet, require_resnet
+from prol.backbones.images import Pixels
+from prol.backbones.resnet import ResNet, require_resnet
 from prol.backbones.upload import upload
 from prol.engine.captured import Captured
 from prol.learner import Learner

@@ -10,9 +10,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from prol.backbones import Norms, Pixels, ResNet, Staged, render, require_resnet, stage_evaluation
+from prol.backbones.images import Pixels
+from prol.backbones.preprocess import Staged, render, stage_evaluation
+from prol.backbones.resnet import Norms, ResNet, require_resnet
 from prol.backbones.upload import upload
-from prol.class_rows import Combine
+from prol.classes import Combine
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.step import FastStep

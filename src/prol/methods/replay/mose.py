@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones import Norms, Pixels, ResNet, require_resnet
-from prol.backbones.resnet import Norm
+from prol.backbones.images import Pixels
+from prol.backbones.resnet import Norm, Norms, ResNet, require_resnet
 from prol.engine.similarity import cosine_to_all
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
 from prol.methods.replay.views import CROP_GREY, FULL, apply_views, draw_views

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones import ResNet
-from prol.class_rows import Combine
+from prol.backbones.resnet import ResNet
+from prol.classes import Combine
 from prol.engine.heads import LinearHead
 from prol.methods.replay.contrast import Contrast, ContrastOptions, Seen, class_contrast, same_class
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, summed

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.class_rows import Tensors
+from prol.classes import Tensors
 from prol.state import Amount, State
 
 EMPTY = -1

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.random_boxes import random_boxes
-from prol.backbones.resampling import filter_weights, resample
+from prol.backbones.resampling import filter_weights, random_boxes, resample
 
 _GREY = (0.299, 0.587, 0.114)
 

@@ -1,38 +1,32 @@
-"""Rows of classes in a learner's state: taking one out, putting two together, and saying what that leaves behind."""
+"""Classes of a learner renamed, merged and removed, images unlearnt, and what such a change leaves behind."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from prol.backbones.upload import upload
+from prol.labels import Label, read_labels
+
+if TYPE_CHECKING:
+    from prol.learner import Learner
+
 Tensors = dict[str, Tensor]
 Combine = Literal["sum", "mean", "either", "keep"]
 """What the row of two merged classes is: their sum, their mean, true where one is, or that of the class that stays."""
-Together = Combine
 
 ELSEWHERE = "checkpoints, exports and other copies made before keep everything"
 AGAINST_IT = "the rows of the other classes were trained against it"
 AUGMENTED = "the random state has moved on by the augmentation of its images"
 AVERAGED = "its row of the head is the mean of both rows, which were trained against each other"
 KEPT_ROW = "its row is the one that the class had before: images of the other one were not learnt as its own"
-
-LINEAR_HEAD: dict[str, Together] = {
-    f"{group}{name}{rest}": "mean"
-    for name in ("weight", "bias")
-    for group, rest in (("head/", ""), ("adam/head.", "/*"), ("sgd/head.", ""))
-}
-"""A linear map over all classes, and its moments under either optimiser."""
-
-TASK_HEADS: dict[str, Together] = dict.fromkeys(
-    ("head/weight", "head/bias", "adam/head.weight/*", "adam/head.bias/*"), "keep"
-)
-"""A head a task; rows of different tasks stand behind different LayerNorms, so that they have no mean."""
 
 
 class UnknownClass(KeyError):
@@ -62,7 +56,7 @@ class Contents:
     class row `first_moment`.
     """
 
-    tables: Mapping[str, Together]
+    tables: Mapping[str, Combine]
     """Those with a row for each class."""
     statistics: tuple[str, ...] = ()
     """Those that add up what was seen; what is neither this nor a sample is trained."""
@@ -95,7 +89,7 @@ class Contents:
         known = any(fnmatchcase(name, pattern) for pattern in self.statistics)
         return "statistic" if known else "unknown" if self.refusal and not self.tables else "parameter"
 
-    def together(self, name: str) -> Together | None:
+    def together(self, name: str) -> Combine | None:
         """How rows of a tensor are put together; None where it has no row for each class."""
         return next((how for pattern, how in self.tables.items() if fnmatchcase(name, pattern)), None)
 
@@ -122,7 +116,8 @@ def without_row(tensors: Tensors, meta: dict[str, Any], contents: Contents, row:
     for group in {name.rpartition("/")[0] for name in kept if name.endswith("/rows") and not len(kept[name])}:
         if contents.together(f"{group}/rows") is not None:  # as if none of it had ever been in play
             kept = {name: tensor for name, tensor in kept.items() if name.rpartition("/")[0] != group}
-    (contents.move_rows or _shorten)(meta, row)
+    if contents.move_rows is not None:
+        contents.move_rows(meta, row)
     return kept, touched
 
 
@@ -160,15 +155,114 @@ def _is_moment(name: str) -> bool:
     return "adam" in name.split("/") or name.startswith("sgd/")
 
 
-def _together(how: Together | None, into: Tensor, other: Tensor) -> Tensor:
+def _together(how: Combine | None, into: Tensor, other: Tensor) -> Tensor:
     if how == "either":
         return into | other
     return into + other if how == "sum" else (into + other) / 2
 
 
-def _shorten(meta: dict[str, Any], row: int) -> None:
-    """Where tasks begin, in a method's JSON, when the row of a class is gone."""
-    if "clock" in meta and meta["clock"]["first_row"] > row:
-        meta["clock"]["first_row"] -= 1
-    if "first_rows" in meta:
-        meta["first_rows"][:] = [first - (first > row) for first in meta["first_rows"]]
+# What can be done to the classes of any learner.
+
+
+def rename_class(learner: Learner, old: Label, new: Label) -> None:
+    """Gives a class another name."""
+    row, [name] = row_of(learner, old), read_labels([new])
+    if name in learner.row_of and learner.row_of[name] != row:
+        raise ValueError(f"there is a class {name!r} already: merge {old!r} into it, or choose another name")
+    del learner.row_of[learner.classes[row]]
+    learner.classes[row] = name
+    learner.row_of[name] = row
+
+
+def remove_class(learner: Learner, name: Label) -> Removal:
+    """Takes a class out of the learner's state."""
+    row = row_of(learner, name)
+    contents = _changeable(learner, row)
+    tensors, meta = copied(learner.state())
+    said = [contents.take_out(tensors, meta["method"], row)] if contents.take_out is not None else []
+    erased = _drop(learner, tensors, meta, contents, row)
+    return Removal((*erased, *said), (*contents.traces, ELSEWHERE), not contents.traces)
+
+
+def merge_classes(learner: Learner, source: Label, into: Label) -> Removal:
+    """Puts what was learnt of one class into another."""
+    row, kept = row_of(learner, source), row_of(learner, into)
+    if row == kept:
+        raise ValueError(f"class {source!r} cannot be merged into itself: name another one")
+    contents = _changeable(learner, row)
+    if contents.merge_refusal:
+        raise ValueError(contents.merge_refusal)
+    tensors, meta = copied(learner.state())
+    if contents.put_together is not None:
+        contents.put_together(tensors, meta["method"], row, kept)
+    erased = _drop(learner, with_rows_together(tensors, contents, row, kept), meta, contents, row)
+    part = f"what was learnt of it is part of {into!r} now"
+    return Removal(erased, (part, *contents.merged, ELSEWHERE), not contents.merged)
+
+
+def unlearn(learner: Learner, images: Any, labels: Any) -> Removal:
+    """Takes images out of sums that they were added to."""
+    pixels, names = learner.backbone.read(images), read_labels(labels)
+    if not len(pixels) or len(pixels) != len(names):
+        raise ValueError(f"{len(pixels)} images and {len(names)} labels: each image needs its label, and at least one")
+    rows = torch.tensor([row_of(learner, name) for name in names])
+    gone = _emptied(learner, rows)
+    augment = getattr(learner.options, "augment", "none")
+    if learner.additive and augment != "none":
+        raise ValueError(
+            f"with augment={augment} images cannot be unlearnt: which crop of each was learnt is not stored"
+        )
+    with torch.no_grad():
+        encoded = learner.encoded(pixels) if learner.additive else torch.empty(0)
+        traces = learner.subtract(encoded, upload(rows, learner.backbone.device))
+    learner._latest.clear()
+    for name in gone:
+        row = row_of(learner, name)
+        tensors, meta = copied(learner.state())
+        _drop(learner, tensors, meta, learner.contents(row), row)
+    erased = [f"the features of {len(names)} images, from every sum and count they were in"]
+    erased += [f"{len(gone)} classes of which no image is left"] if gone else []
+    return Removal(tuple(erased), (*traces, ELSEWHERE), not traces)
+
+
+def _emptied(learner: Learner, rows: Tensor) -> list[Label]:
+    """Classes of which nothing is left without images of these class rows `[B]`, as many of which must be there."""
+    counted = learner.class_counts()
+    if counted is None:
+        return []
+    gone, less = [], torch.bincount(rows, minlength=len(learner.classes)).tolist()
+    for name, count, fewer in zip(learner.classes, counted.tolist(), less, strict=True):
+        if fewer > count:
+            raise ValueError(
+                f"{count:.0f} images of {name!r} were learnt, but {fewer} are to be unlearnt: give only what was learnt"
+            )
+        if 0 < fewer == count:
+            gone.append(name)
+    return gone
+
+
+def row_of(learner: Learner, name: Label) -> int:
+    """The row of a class that must be known."""
+    [name] = read_labels([name])
+    if name in learner.row_of:
+        return learner.row_of[name]
+    other = str(name) if isinstance(name, int) else int(name) if re.fullmatch(r"-?[0-9]{1,18}", name) else None
+    if other is not None and other in learner.row_of:
+        raise UnknownClass(f"no class {name!r}, but there is {other!r}: 1 and '1' are two classes")
+    raise UnknownClass(f"no class {name!r}: {len(learner.classes)} classes are known, see learner.classes")
+
+
+def _changeable(learner: Learner, row: int) -> Contents:
+    contents = learner.contents(row)
+    if contents.refusal:
+        raise ValueError(contents.refusal)
+    return contents
+
+
+def _drop(learner: Learner, tensors: Tensors, meta: dict[str, Any], contents: Contents, row: int) -> tuple[str, ...]:
+    """Loads the state without a row; says which tensors had one."""
+    kept, touched = without_row(tensors, meta["method"], contents, row)
+    learner.load_state(
+        kept, {"classes": [*meta["classes"][:row], *meta["classes"][row + 1 :]], "method": meta["method"]}
+    )
+    return ("its name", f"its rows of {', '.join(touched)}") if touched else ("its name",)
