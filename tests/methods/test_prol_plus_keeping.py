@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from prol.runs.counting import count_parameters
 from small_prol_plus import TASKS, WHOLE, answers, begin_early, make, teach
 from small_streams import pictures, same_state, tensors
 
@@ -13,7 +14,6 @@ from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.prol_plus.class_covariances import packed_length
 from prol.methods.prol_plus.learner import PROLPlus
-from prol.runs.counting import count_parameters
 
 TEST = pictures(list(range(6)), seed=7)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from prol.runs.counting import count_parameters
 from small_streams import pictures, same_state, tensors
 
 import prol
@@ -14,7 +15,6 @@ from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.closed_form.ranpac import RanPAC
 from prol.methods.closed_form.solvers import choose_ridge, mean_square, ridge
-from prol.runs.counting import count_parameters
 from prol.testing import check_learner
 from prol.testing.learner_checks import CHECKS, Subject
 from prol.testing.stream import difference

@@ -117,7 +117,7 @@ class Adam:
             kind="moment",
             combine=combine,
             measure=self._measure,
-            moves=lambda: self.moves,
+            moves=self._read_moves,
         )
         self._decay, self._beta2 = decay, beta2
         self._same_rows = dict(same_rows or {})
@@ -132,6 +132,9 @@ class Adam:
     def moves(self) -> int:
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
         return self._moves + self._moments.moves
+
+    def _read_moves(self) -> int:
+        return self.moves
 
     @property
     def step(self) -> int:

@@ -29,11 +29,14 @@ class SGD:
             kind="moment",
             combine=per_class,
             measure=self._measure,
-            moves=lambda: self.moves,
+            moves=self._read_moves,
         )
         self._velocities: dict[str, Tensor] = {}
         self.moves = 0
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
+
+    def _read_moves(self) -> int:
+        return self.moves
 
     def reset(self) -> None:
         """Forgets everything, in place: whatever was captured goes on with the same buffers."""
