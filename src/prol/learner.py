@@ -19,7 +19,7 @@ from prol.engine.captured import FrozenPass
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
 from prol.state import Amount as Amount
-from prol.state import State
+from prol.state import State as State
 
 if TYPE_CHECKING:
     from prol.backbones.base import Backbone

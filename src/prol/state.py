@@ -154,6 +154,8 @@ class Entry:
     """Whether the table gets a row when a class arrives; None where its owner appends rows."""
     measure: Callable[[], Callable[[], None]] | None = None
     """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
+    moves: Callable[[], int] | None = None
+    """For a group: a number that grows whenever a buffer of it is replaced by another."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {_join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -320,14 +322,17 @@ class State:
         saved: bool = True,
         stored: bool = True,
         measure: Callable[[], Callable[[], None]] | None = None,
+        moves: Callable[[], int] | None = None,
     ) -> None:
         """Tensors whose number or names change; `combine` has patterns of those with one row per class.
 
-        `measure` returns a function that takes back growth which comes later, where updates add rows.
+        `measure` returns a function that takes back growth which comes later, where updates add rows. `moves` grows
+        whenever a buffer is replaced by another, which makes captured steps invalid.
         """
         name, read, load = self.prefix + name, weakly(read), weakly(load)
         entry = Entry(name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
         entry.measure = None if measure is None else weakly(measure)
+        entry.moves = None if moves is None else weakly(moves)
         self._declare(entry)
 
     def value(
@@ -516,7 +521,8 @@ class State:
         """Where buffers are and how long: a captured step holds while this stays the same."""
         tables = [entry.table for entry in self._entries() if entry.table is not None]
         lengths = [table.count for table in tables if not table.masked]
-        return (self._all.loads, *(table.moves for table in tables), *lengths)
+        groups = [entry.moves() for entry in self._entries() if entry.moves is not None]
+        return (self._all.loads, *(table.moves for table in tables), *lengths, *groups)
 
     # Describing
 

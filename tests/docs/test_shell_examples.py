@@ -28,7 +28,7 @@ LEFT_BEHIND = {
     "start": ["runs/demo/result.json", "run.png", "my-model/meta.json"],
     "own-images": ["runs/mine/split.json", "my-model/model.safetensors", "shop/meta.json"],
     "artifacts": ["my-model/README.md", "answers.json"],
-    "extending": ["runs/fading/result.json", "runs/compare-digits/comparison.md"],
+    "extending": ["runs/naive_bayes/result.json", "runs/compare-digits/comparison.md"],
     "comparing": ["runs/compare-digits/comparison.json"],
     "results": [],
     "report": ["report.html"],

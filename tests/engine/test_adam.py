@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.engine.adam import Adam, Part, part_gradients
+from prol.engine.sgd import SGD
 from prol.state import State
 
 ROWS, WIDTH = 7, 3
@@ -305,3 +306,26 @@ def test_a_bad_step_does_not_even_decay() -> None:
         assert same == [not valid] * 2
     assert adam.step == 1
     assert all(torch.equal(tensor, before[1][name]) for name, tensor in saved(adam).items())
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_the_layout_changes_when_moments_move_and_only_then(optimiser: str) -> None:
+    """A captured step writes to the buffers it was captured with."""
+    state, table = State(), random_table(0)
+    adam, sgd = Adam(state), SGD(state)
+
+    def step(rows: int) -> None:
+        part = Part.whole(table[:rows])
+        if optimiser == "sgd":
+            sgd.update("w", part, torch.ones_like(part.leaf), 0.1)
+        else:
+            adam.begin_step()
+            update(adam, "w", part, torch.ones_like(part.leaf), 0.1)
+
+    empty = state.layout()
+    step(4)
+    first = state.layout()
+    step(4)
+    assert state.layout() == first != empty
+    step(ROWS)
+    assert state.layout() != first

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prol.classes import AGAINST_IT, AVERAGED, KEPT_ROW
 from prol.engine.adam import Adam, part_gradients
 from prol.engine.heads import ROOM, LinearHead, TaskHeads, fold
 from prol.state import State
@@ -239,3 +240,18 @@ def test_rows_without_a_gradient_stay_to_the_bit() -> None:
         adam.update_all(parts, gradients, 0.1)
     assert torch.equal(head.weight.rows[:3], before[:3])
     assert (head.weight.rows[3:] != before[3:]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "removed", "merged"),
+    [
+        ({}, (AGAINST_IT,), (AVERAGED,)),
+        ({"combine": "keep"}, (AGAINST_IT,), (KEPT_ROW,)),
+        ({"stored": False}, (), ()),
+    ],
+)
+def test_a_linear_head_says_what_a_removed_or_merged_class_leaves(
+    options: dict[str, Any], removed: tuple[str, ...], merged: tuple[str, ...]
+) -> None:
+    contents = linear(3, **options)[1].contents(1)
+    assert (contents.traces, contents.merged) == (removed, merged)

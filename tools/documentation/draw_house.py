@@ -6,13 +6,13 @@ from drawing import Drawing
 
 LEFT, RIGHT = 130, 1010
 STEPS = (
-    "Files are listed, the asked ones decoded to uint8.",
-    "A protocol has said which samples come when.",
-    "The loop hands over one chunk; it comes once.",
-    "Labels and images are checked, new classes met.",
+    "Files are listed; a chunk's images are decoded.",
+    "A protocol decides which samples come when.",
+    "The loop passes on one chunk; it comes once.",
+    "Input is validated; new classes get a row.",
     "Pixels become the network's input and features.",
-    "The method's parts take the chunk in; it is gone.",
-    "Asked at any moment: scores, a column a class.",
+    "The method updates its state; the chunk is gone.",
+    "At any moment: scores, one column per class.",
 )
 
 
@@ -34,7 +34,7 @@ def _walls(d: Drawing) -> None:
     d.shape(f"M{LEFT - 34} 128 L{middle} 22 L{RIGHT + 34} 128 Z", "panel")
     d.box(LEFT, 128, RIGHT - LEFT, 496, kind="panel", radius=0)
     d.box(middle - 128, 68, 256, 48, ["cli", "parses the command, nothing else"], "plain", size=14)
-    for y, name in ((150, "who asks"), (258, "around it"), (368, "the stream"), (588, "foundation")):
+    for y, name in ((150, "users"), (258, "around it"), (368, "the stream"), (588, "foundation")):
         d.text(LEFT - 16, y + 16, name, size=12, anchor="end", kind="faint", italic=True)
     for y in (246, 354, 576):
         d.arrow((LEFT, y), (RIGHT, y), head=False, width=1)
@@ -44,7 +44,7 @@ def _upper_floors(d: Drawing) -> None:
     rooms = (
         ("serve", "HTTP, page"),
         ("integrations", "scikit-learn, river, ONNX, hubs"),
-        ("experiments", "many runs for one answer"),
+        ("paper", "prol reproduce"),
         ("bench", "speed, growth"),
     )
     widths = (150, 262, 240, 152)
@@ -52,8 +52,8 @@ def _upper_floors(d: Drawing) -> None:
     for (name, what), width in zip(rooms, widths, strict=True):
         d.box(x, 158, width, 66, [name, what], "plain", size=14)
         x += width + 12
-    d.box(LEFT + 20, 270, 190, 62, ["artifacts", "save, load, checkpoints"], "plain", size=14)
-    d.box(LEFT + 300, 270, 250, 62, ["runs", "log, checkpoints, progress, resume"], "plain", size=14)
+    d.box(LEFT + 20, 270, 190, 62, ["testing", "check_learner, audit"], "plain", size=14)
+    d.box(LEFT + 300, 270, 250, 62, ["runs", "folders, artifacts, many runs"], "plain", size=14)
     d.box(LEFT + 640, 270, 220, 62, ["report", "tables, plots from files"], "plain", size=14)
     d.arrow((LEFT + 300, 301), (LEFT + 212, 301))
     d.arrow((LEFT + 550, 301), (LEFT + 638, 301))
@@ -63,14 +63,14 @@ def _upper_floors(d: Drawing) -> None:
 def _ground_floor(d: Drawing) -> None:
     top, height = 398, 66
     d.box(20, top + 8, 76, 50, ["image file"], "made", size=12, bold=False)
-    d.box(LEFT + 20, top, 126, height, ["datasets", "images, labels"], "plain", size=14)
+    d.box(LEFT + 20, top, 126, height, ["data", "images, labels"], "plain", size=14)
     d.box(LEFT + 186, top, 126, height, ["streams", "order, chunks"], "plain", size=14)
     d.box(LEFT + 352, top, 146, height, ["evaluation", "the loop, exams"], "plain", size=14)
     d.box(LEFT + 538, 374, 322, 184, kind="made", radius=8)
     d.text(LEFT + 554, 396, "learner", size=14, bold=True)
     d.text(LEFT + 844, 396, "learn() · predict() · state()", size=12, anchor="end", kind="faint")
-    d.box(LEFT + 556, 410, 128, 54, ["methods", "one file each"], "trained", size=14)
-    d.box(LEFT + 716, 410, 128, 54, ["parts", "shared machinery"], "trained", size=14)
+    d.box(LEFT + 556, 410, 128, 54, ["methods", "one class each"], "trained", size=14)
+    d.box(LEFT + 716, 410, 128, 54, ["engine", "optimisers, steps"], "trained", size=14)
     d.box(LEFT + 556, 490, 288, 50, ["backbones", "a ViT with prefixes and taps"], "frozen", size=14)
     d.arrow((LEFT + 684, 437), (LEFT + 714, 437))
     d.arrow((LEFT + 620, 464), (LEFT + 620, 488))
@@ -94,12 +94,12 @@ def _ground_floor(d: Drawing) -> None:
         )
     ):
         d.dot(x, at, number + 1)
-    d.text(LEFT + 20, 500, "data sets, streams and backbones know nothing of each other;", size=12, kind="faint")
-    d.text(LEFT + 20, 518, "the loop sees a learner only through its verbs", size=12, kind="faint")
+    d.text(LEFT + 20, 500, "data, streams and backbones do not import each other;", size=12, kind="faint")
+    d.text(LEFT + 20, 518, "the loop sees a learner only through its interface", size=12, kind="faint")
 
 
 def _foundation(d: Drawing) -> None:
-    names = ("registry", "labels", "options", "answers", "novelty", "class rows and operations")
+    names = ("state registry", "classes", "registry", "labels", "options", "answers", "novelty")
     x = LEFT + 20.0
     for name in names:
         width = 40 + 8.6 * len(name)

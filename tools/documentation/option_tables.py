@@ -5,39 +5,23 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import json
 import textwrap
 from itertools import pairwise
-from pathlib import Path
 
 from prol import registry
 from prol.options import describe_options
-
-WORDS = json.loads(Path(__file__).with_name("option_words.json").read_text(encoding="utf-8"))
-"""Meanings of options that say nothing of themselves in the code, by METHOD.OPTION or, for many methods, OPTION."""
 
 
 def option_table(method: str) -> str:
     """Option, default, what it may be, and what it is, a row each."""
     kind = type(registry.method(method).read_options({}))
-    allowed, meanings = describe_options(kind), option_meanings(method)
+    allowed, meanings = describe_options(kind), said_in_code(kind)
     lines = ["| option | default | may be | what it is |", "|---|---|---|---|"]
     for option, default in dataclasses.asdict(registry.method(method).read_options({})).items():
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
-        cells = [f"`{option}`", f"`{shown}`", allowed[option], meanings.get(option, "")]
+        cells = [f"`{option}`", f"`{shown}`", allowed[option], meanings[option]]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
-
-
-def option_meanings(method: str) -> dict[str, str]:
-    """What the code says of each option, and of those of which it says nothing what `WORDS` says."""
-    kind = type(registry.method(method).read_options({}))
-    said = said_in_code(kind)
-    for field in dataclasses.fields(kind):
-        word = WORDS.get(f"{method}.{field.name}", WORDS.get(field.name))
-        if field.name not in said and word is not None:
-            said[field.name] = word
-    return said
 
 
 def said_in_code(kind: type) -> dict[str, str]:

@@ -110,7 +110,15 @@ class Adam:
         self._device, self._state, self.name = state.device, state, name
         state.value(f"{name}/step", read=lambda: self.step, load=lambda step: self._steps.fill_(step))
         combine: dict[str, Combine] = {f"{part}/*": how for part, how in (per_class or {}).items()}
-        state.group(name, self._read, self._load, kind="moment", combine=combine, measure=self._measure)
+        state.group(
+            name,
+            self._read,
+            self._load,
+            kind="moment",
+            combine=combine,
+            measure=self._measure,
+            moves=self._read_moves,
+        )
         self._decay, self._beta2 = decay, beta2
         self._same_rows = dict(same_rows or {})
         self._steps = torch.zeros((), dtype=torch.float64, device=self._device)  # float32 has no room for 1 - 0.999**t
@@ -124,6 +132,9 @@ class Adam:
     def moves(self) -> int:
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
         return self._moves + self._moments.moves
+
+    def _read_moves(self) -> int:
+        return self.moves
 
     @property
     def step(self) -> int:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.classes import AGAINST_IT, KEPT_ROW, Combine
+from prol.classes import AGAINST_IT, AVERAGED, KEPT_ROW, Combine
 from prol.engine.adam import Part
 from prol.engine.similarity import few_by_many
 from prol.state import State, Table
@@ -230,6 +230,8 @@ class LinearHead:
         declare = partial(state.table, dtype=dtype, kind="parameter", combine=combine, grows=grows, stored=stored)
         self.weight = declare(f"{name}weight", width, initial=self._drawn)
         self.bias = declare(f"{name}bias")
+        if stored:
+            state.trace(removed=AGAINST_IT, merged=AVERAGED if combine == "mean" else KEPT_ROW)
 
     def _drawn(self, classes: int) -> Tensor:
         weight = torch.zeros(classes, self.width)

@@ -22,10 +22,21 @@ class SGD:
 
     def __init__(self, state: State, per_class: Mapping[str, Combine] | None = None) -> None:
         self._state = state
-        state.group("sgd", self._read, self._load, kind="moment", combine=per_class, measure=self._measure)
+        state.group(
+            "sgd",
+            self._read,
+            self._load,
+            kind="moment",
+            combine=per_class,
+            measure=self._measure,
+            moves=self._read_moves,
+        )
         self._velocities: dict[str, Tensor] = {}
         self.moves = 0
         """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
+
+    def _read_moves(self) -> int:
+        return self.moves
 
     def reset(self) -> None:
         """Forgets everything, in place: whatever was captured goes on with the same buffers."""

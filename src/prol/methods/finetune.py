@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 
 from prol.backbones.images import Pixels
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import clip_together
@@ -51,15 +49,11 @@ class Finetune(GradientLearner):
         state.on_load(self._renew_working_weights)
         self.adam = Adam(state, per_class=HEAD)
         trained = "every weight of the network was trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=trained, merged=trained)
-        self.train_with(state, self.options.lr)
+        self.train_with(state)
 
     def start_task(self) -> None:
         self.adam.reset()
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.adam.moves)
 
     def one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, head = self.options, self.head.trained()

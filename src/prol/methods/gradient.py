@@ -69,11 +69,11 @@ class GradientLearner(Learner):
     options: StepOptions
     clock: TaskClock
 
-    def train_with(self, state: State, lr: float) -> None:
+    def train_with(self, state: State) -> None:
         """Declares the clock and the step; `one_step` and `look_ahead` are captured as graphs on a GPU."""
         o, captured = self.options, self.backbone.acceleration.captured
         self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
-        self.take_step = FastStep(self.one_step, self.look_ahead, captured, lr, state)
+        self.take_step = FastStep(self.one_step, self.look_ahead, captured, o.lr, state)
 
     def one_step(self, *seen: Any, **named: Any) -> dict[str, Tensor]:
         """One step on what `look_ahead` returned and class rows `[B]`: loss terms by name, "total" among them."""

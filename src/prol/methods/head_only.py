@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine import losses
 from prol.engine.adam import Adam
 from prol.engine.heads import LinearHead
@@ -50,14 +48,10 @@ class HeadOnly(GradientLearner):
         b = self.backbone
         self.head = LinearHead(state, b.width, b.dtype, deviation=0.02, random=self.random)
         self.adam = Adam(state, per_class={"weight": "mean", "bias": "mean"})
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
-        self.train_with(state, self.options.lr)
+        self.train_with(state)
 
     def start_task(self) -> None:
         self.adam.reset()
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.adam.moves)
 
     @torch.no_grad()
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:

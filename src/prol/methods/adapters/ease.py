@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from prol.backbones.images import Pixels
 from prol.backbones.vit import ViT, require_vit
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy
@@ -75,9 +74,8 @@ class EASE(GradientLearner):
         state.on_load(lambda: None, prepare=self._match_spaces)
         self.sgd = SGD(state, HEAD)
         trained = "the adapter of its task, and those of later ones if it came again, were trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=trained, merged=trained)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     def start_task(self) -> None:
         """A fresh adapter with an empty feature space; the head only served to train the last one."""
@@ -106,9 +104,6 @@ class EASE(GradientLearner):
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         return tokens_twice(self, self.backbone, staged)
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.sgd.moves)
 
     def one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from prol.backbones.images import Pixels
 from prol.backbones.vit import ViT, require_vit
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -75,9 +74,8 @@ class LAE(GradientLearner):
         self.seen = state.table("seen", dtype=torch.bool, kind="statistic", combine="either")
         self.adam = Adam(state, per_class=HEAD)
         trained = "both adapters, which all classes share, were trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=trained, merged=trained)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     def _load_slow(self, saved: Mapping[str, Tensor]) -> None:
         self.slow = dict(saved)
@@ -91,7 +89,7 @@ class LAE(GradientLearner):
     # One step
 
     def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self._waits(), self.adam.moves)
+        return (*super().layout(), self._waits())
 
     def one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, module = self.options, self._trained_module()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from prol.backbones.images import Pixels
 from prol.backbones.vit import ViT, require_vit
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy, mean_over
@@ -102,9 +101,8 @@ class MOS(GradientLearner):
         self._earlier: dict[str, Tensor] = {}
         state.on_load(self._average_earlier)
         trained = "the adapters, which are merged with each other, were trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=trained, merged=trained)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     # Classes and tasks
 
@@ -132,9 +130,6 @@ class MOS(GradientLearner):
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         return tokens_twice(self, self.backbone, staged)
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.sgd.moves)
 
     def one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()

@@ -69,7 +69,7 @@ class PROL(GradientLearner):
                 "train_rows=local, as in preset released, has scalers that several classes share: no class can be "
                 "taken out of them"
             )
-        self.train_with(state, o.lr)
+        self.train_with(state)
         captured = b.acceleration.captured
         self._predict, self._predict_query = Captured(self._logits, captured), Captured(self._query_logits, captured)
 

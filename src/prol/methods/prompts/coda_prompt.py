@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from prol.backbones.images import Pixels
 from prol.backbones.vit import ViT, require_vit
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -76,9 +74,8 @@ class CODAPrompt(GradientLearner):
         self.head = LinearHead(state.scope("head"), b.width, b.dtype)
         self.adam = Adam(state, per_class=HEAD)
         shared = "the components, keys and attention vectors of its task were trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=shared, merged=shared)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     def start_task(self) -> None:
         self.adam.reset()
@@ -87,9 +84,6 @@ class CODAPrompt(GradientLearner):
             fresh = [orthonormal_rows(count, old[:, i].flatten(1), self.random) for i in range(self.options.blocks)]
             flat = torch.stack(fresh, dim=1) if fresh else old.new_zeros(count, 0)
             table.append(flat.view(count, *old.shape[1:]))
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.adam.moves)
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         return tokens_and_query(self.backbone, self.rendered(*staged))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -90,7 +89,7 @@ class ConvPrompt(GradientLearner):
         self.adam = Adam(state, per_class={"head.weight": "keep", "head.bias": "keep"})
         shared = "the generators of its task, the maps and the LayerNorms that all share were trained with it"
         state.trace(removed=shared, merged=shared)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     # Learning
 
@@ -106,9 +105,6 @@ class ConvPrompt(GradientLearner):
         self.step(staged, rows)
         if self.options.generators == "auto":
             self._look_at(self.rendered(*staged.made), rows)
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.adam.moves)
 
     def one_step(self, inputs: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o = self.options

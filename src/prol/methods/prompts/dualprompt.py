@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from prol.backbones.images import Pixels
 from prol.backbones.vit import ViT, require_vit
-from prol.classes import AGAINST_IT, AVERAGED
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -74,9 +72,8 @@ class DualPrompt(GradientLearner):
         self.head = LinearHead(state.scope("head"), b.width, b.dtype)
         self.adam = Adam(state, per_class=HEAD)
         shared = "the general prefix, and the prefix and key of its task, were trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=shared, merged=shared)
-        self.train_with(state, o.lr)
+        self.train_with(state)
 
     def start_task(self) -> None:
         self.adam.reset()
@@ -84,9 +81,6 @@ class DualPrompt(GradientLearner):
         # A task begins with the last one's prefix, but with a key of its own.
         self.expert.append(old[-1:] if len(old) else initial((1, *old.shape[1:]), init, self.random))
         self.keys.append(initial((1, self.backbone.width), init, self.random))
-
-    def layout(self) -> tuple[Hashable, ...]:
-        return (*super().layout(), self.adam.moves)
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         return tokens_and_query(self.backbone, self.rendered(*staged))

@@ -14,7 +14,7 @@ from prol.backbones.images import Pixels
 from prol.backbones.preprocess import Staged, render, stage_evaluation
 from prol.backbones.resnet import Norms, ResNet, require_resnet
 from prol.backbones.upload import upload
-from prol.classes import AGAINST_IT, AVERAGED, Combine
+from prol.classes import Combine
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.step import FastStep
@@ -93,7 +93,6 @@ class ReplayLearner(Learner):
         state.on_growth(self._counted.grow)
         state.on_load(lambda: self._counted.replace(self.learnt.rows))
         mixed = "every weight of the network was trained with it"
-        state.trace(removed=AGAINST_IT, merged=AVERAGED)
         state.trace(removed=mixed, merged=mixed)
         self.memory = SampleMemory(state, o.memory, self.size)
         moments: dict[str, Combine] = {f"head{i}.{name}": "mean" for i in range(heads) for name in ("weight", "bias")}
@@ -187,7 +186,7 @@ class ReplayLearner(Learner):
 
     def layout(self) -> tuple[Hashable, ...]:
         """Which operations a step has and where its buffers are: a captured step holds while this stays the same."""
-        return (len(self.classes), self.clock.number, *self.stored.layout(), self.adam.moves, self.names)
+        return (len(self.classes), self.clock.number, *self.stored.layout(), self.names)
 
     def staged(self, pixels: Pixels, drawn: Drawn, made_on: torch.cuda.Stream | None = None) -> Staged:
         """The chunk and what was drawn, on the device; images that a stream made there are waited for."""
