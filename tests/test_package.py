@@ -25,7 +25,16 @@ def test_creating_a_learner_loads_no_plots_and_no_command_line() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    assert set(prol.__all__) == {"Footprint", "Learner", "__version__", "check_learner", "create", "load", "merge"}
+    assert set(prol.__all__) == {
+        "Footprint",
+        "Learner",
+        "__version__",
+        "check_learner",
+        "create",
+        "load",
+        "merge",
+        "save",
+    }
     assert all(getattr(prol, name) is not None for name in prol.__all__)
 
 

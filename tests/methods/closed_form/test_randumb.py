@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from prol.runs.counting import count_parameters
 
 import prol
 from methods.small_streams import pictures, tensors
@@ -14,6 +13,7 @@ from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.closed_form.random_features import gamma_by_variance
 from prol.methods.closed_form.randumb import RanDumb
+from prol.runs.inspection import count_parameters
 
 TASKS = ([0, 1, 2], [3, 4, 5])
 TEST = pictures(list(range(6)), seed=7)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from prol.runs.counting import count_parameters
 
 import prol
 from methods.small_streams import pictures, tensors
@@ -14,6 +13,7 @@ from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.closed_form.ranpac import RanPAC
 from prol.methods.closed_form.solvers import choose_ridge, mean_square, ridge
+from prol.runs.inspection import count_parameters
 from prol.testing.stream import difference
 
 TASKS = ([0, 1, 2], [3, 4, 5])

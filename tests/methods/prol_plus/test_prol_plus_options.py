@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prol.runs.counting import count_parameters
 
 from methods.prol_plus.small_prol_plus import WHOLE, begin_early, make, predictions, teach
 from methods.small_streams import pictures
@@ -25,6 +24,7 @@ from prol.methods.prol_plus.options import (
     Widths,
     plan,
 )
+from prol.runs.inspection import count_parameters
 
 MOST_LINEAR = 0.6
 """Of all features those that may be the blocks' own; the rest are random."""
