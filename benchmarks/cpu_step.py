@@ -20,8 +20,8 @@ from plain_prol import make_step
 
 from prol.bench.ladder import ladder, times_bare
 from prol.bench.machine import document
-from prol.bench.subject import Load, Subject
 from prol.bench.timing import Pace
+from prol.bench.workload import MethodSpec, Workload
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -38,11 +38,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if given.threads is not None:
         torch.set_num_threads(given.threads)
 
-    subject, cpu = Subject("prol", {"tune_norms": not given.frozen_norms}), torch.device("cpu")
+    subject, cpu = MethodSpec("prol", {"tune_norms": not given.frozen_norms}), torch.device("cpu")
     settings = {name: value for name, value in vars(given).items() if name != "out"} | {"methods": [subject.name]}
     content = document("ladder", cpu, shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings)
     pace = Pace.for_device(cpu, repeats=given.rounds, steps=given.steps)
-    content["rows"] = ladder(subject, given.backbone, "cpu", given.chunk, Load(given.classes), pace, make_step)
+    content["rows"] = ladder(subject, given.backbone, "cpu", given.chunk, Workload(given.classes), pace, make_step)
     content["times_bare"] = times_bare(content["rows"])
     report(content)
     if given.out is not None:

@@ -22,8 +22,8 @@ import torch
 from prol.backbones import open_backbone, pick_device
 from prol.backbones.acceleration import Acceleration
 from prol.bench.machine import document
-from prol.bench.subject import Load, Subject, step_of
-from prol.bench.timing import Pace, time_step, waiting
+from prol.bench.timing import Pace, synchronizer, time_step
+from prol.bench.workload import MethodSpec, Workload, training_step
 
 ONCE = Pace(warmup=0, repeats=1, steps=1)
 
@@ -45,12 +45,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     vit = open_backbone(given.backbone, device=given.device, precision=given.precision)
     vit.acceleration = Acceleration(captured=vit.acceleration.captured)  # compiling has no part in this
-    learner, load, wait = Subject("prol", {"seed": 0}).learner(vit, given.chunk), Load(), waiting(device)
+    learner, load, wait = MethodSpec("prol", {"seed": 0}).learner(vit, given.chunk), Workload(), synchronizer(device)
     load.announce(learner)
-    usual = step_of(learner, load.feed(given.chunk, learner.preprocessing.size))
+    usual = training_step(learner, load.chunks(given.chunk, learner.preprocessing.size))
     content["usual"] = time_step(usual, Pace.for_device(device), wait).median
     for size in range(given.chunk - 1, 0, -1):
-        step = step_of(learner, load.feed(size, learner.preprocessing.size))
+        step = training_step(learner, load.chunks(size, learner.preprocessing.size))
         as_it_is = time_step(step, ONCE, wait).median
         with patch.object(torch.backends.cuda, "enable_cudnn_sdp"):  # nobody switches plans off
             planned = time_step(step, ONCE, wait).median

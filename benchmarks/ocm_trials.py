@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from prol.methods.replay.contrastive import Seen
 from torch import Tensor
 
 from prol import registry
@@ -28,7 +27,7 @@ from prol.backbones import Backbone, open_backbone, pick_device
 from prol.bench.machine import document
 from prol.learner import Learner
 from prol.methods.replay.er import ER
-from prol.methods.replay.learner import Drawn
+from prol.methods.replay.learner import Drawn, Losses, Payload, summed
 from prol.methods.replay.ocm import OCM
 from prol.methods.replay.views import CROP_GREY, apply_views
 
@@ -38,8 +37,10 @@ class LabelsAlone(OCM):
 
     weight: ClassVar[float] = 0.0
 
-    def _new_contrast(self, seen: Seen, scale: float) -> Tensor:
-        return self.weight * super()._new_contrast(seen, scale)
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
+        values, payload = super().losses(images, rows, drawn)
+        del values["total"]
+        return summed(values | {"new": self.weight * values["new"]}), payload
 
 
 class LightContrast(LabelsAlone):
@@ -49,23 +50,22 @@ class LightContrast(LabelsAlone):
 class MemoryToo(OCM):
     """Labels of the first task from the chunk and from the memory."""
 
-    def _draw(self, rows: Tensor) -> Drawn:
-        drawn = super()._draw(rows)
+    def draw(self, rows: Tensor) -> Drawn:
+        drawn = super().draw(rows)
         if "slots" in drawn or not len(self.memory):
             return drawn
-        memory = self._draw_memory()
-        views = self._draw_views(len(memory["slots"]))
+        memory = self.draw_memory()
+        views = self.contrast.draw_views(len(memory["slots"]))
         return drawn | {"first_slots": memory["slots"], "first_rows": memory["memory_rows"], "first_views": views}
 
-    def _losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
         if "first_slots" not in drawn:
-            return super()._losses(images, rows, drawn)
-        seen = self._seen_turned(images, rows, drawn["turned"], drawn["columns"])
-        together = torch.cat([images, self._recalled(drawn["first_slots"])])
+            return super().losses(images, rows, drawn)
+        seen = self.contrast.see(images, rows, drawn["turned"], drawn["columns"])
+        together = torch.cat([images, self.recalled(drawn["first_slots"])])
         views = apply_views(CROP_GREY, together, torch.cat([drawn["views"], drawn["first_views"]]))
-        labels = F.cross_entropy(self._logits(self._features(views)), torch.cat([rows, drawn["first_rows"]]))
-        new = self._new_contrast(seen, 1.0)
-        return {"new": new, "labels": labels, "total": new + labels}, {}
+        labels = F.cross_entropy(self.logits(self.features(views)), torch.cat([rows, drawn["first_rows"]]))
+        return summed({"new": self.contrast.of_chunk(seen, 1.0), "labels": labels}), {}
 
 
 class AllRows(ER):
@@ -73,7 +73,7 @@ class AllRows(ER):
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
-        self._meet(list(range(100)))
+        self.meet(list(range(100)))
 
 
 TRIALS: dict[str, type[Learner]] = {

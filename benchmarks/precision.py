@@ -19,7 +19,7 @@ from torch import Tensor
 
 from prol.backbones import evaluation_input, open_backbone, pick_device
 from prol.bench.machine import document
-from prol.bench.subject import Load, Subject
+from prol.bench.workload import MethodSpec, Workload
 from prol.engine.adam import part_gradients
 from prol.methods.prol.learner import PROL
 
@@ -49,11 +49,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 def gradients(given: argparse.Namespace, precision: str) -> tuple[float, dict[str, Tensor]]:
     """The loss, and its gradients by part; all LayerNorms as one."""
     vit = open_backbone(given.backbone, device=given.device, precision=precision)
-    learner = Subject("prol", {"seed": 0}).learner(vit, given.chunk)
+    learner = MethodSpec("prol", {"seed": 0}).learner(vit, given.chunk)
     assert isinstance(learner, PROL)
-    load = Load(given.classes)
+    load = Workload(given.classes)
     load.announce(learner)
-    images, labels = load.feed(given.chunk, learner.preprocessing.size).chunk()
+    images, labels = load.chunks(given.chunk, learner.preprocessing.size).next()
     inputs = evaluation_input(vit.read(images), learner.preprocessing, vit.device, vit.dtype)
     rows = torch.tensor([learner.row_of[int(label)] for label in labels], device=vit.device)
     total, _, parts = learner.network.losses(*learner.network.query(inputs), rows)

@@ -29,7 +29,7 @@ random = np.random.default_rng(0)
 side, chunk = backbone.preprocessing.size, setup["chunk"]
 images = random.integers(0, 256, (chunk, side, side, 3), dtype=np.uint8)
 many = random.integers(0, 256, (128, side, side, 3), dtype=np.uint8)
-learner = prol.create(setup["method"], backbone, seed=0)
+learner = prol.create(setup["method"], backbone, seed=0, **setup["options"])
 labels = [number % 10 for number in range(chunk)]
 def done():
     if cuda:
@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
-    parser.add_argument("--methods", default="prol,prol_plus,l2p")
+    parser.add_argument("--methods", default="prol,prol_plus,prol_plus:adapt_steps=0,l2p")
     parser.add_argument("--backbone", default="vit_base_patch16_224@random")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="bf16")
@@ -109,8 +109,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found: dict[str, Any] = {}
-    for method in given.methods.split(","):
+    for row in given.methods.split(","):
+        method, *words = row.split(":")
         setup = {name: getattr(given, name) for name in ("device", "backbone", "precision", "chunk", "warm")}
+        setup["options"] = dict(word.split("=") for word in words)
         versions = {name: Version(getattr(given, name), setup | {"method": method}) for name in ("old", "new")}
         for version in versions.values():
             version.read()
@@ -121,8 +123,8 @@ def main() -> None:
         for version in versions.values():
             version.stop()
         ratios = {kind: medians["new"][kind] / medians["old"][kind] for kind in medians["new"]}
-        found[method] = {"old ms": medians["old"], "new ms": medians["new"], "new / old": ratios}
-        print(method, json.dumps(found[method]), flush=True)
+        found[row] = {"old ms": medians["old"], "new ms": medians["new"], "new / old": ratios}
+        print(row, json.dumps(found[row]), flush=True)
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +27,14 @@ def threads_stay() -> Iterator[None]:
     assert torch.get_num_threads() == before
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_fsync() -> Iterator[None]:
+    """No test outlasts a power cut, and a disk takes milliseconds for each file; processes of their own still do it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def tiny() -> ViT:
     """The golden files' tiny ViT in float64."""
@@ -37,6 +47,27 @@ def small_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
     from runs.small_runs import write_small_vit
 
     return write_small_vit(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="session")
+def micro_vit(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """As `small_vit`, with six blocks of width 64: for runs whose accuracy does not matter."""
+    from runs.small_runs import write_small_vit
+
+    return write_small_vit(tmp_path_factory.mktemp("weights"), "test_vit")
+
+
+@pytest.fixture(scope="session")
+def finished(micro_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a finished small run of a method, made once; copy it to change it."""
+    from prol.runs import start
+    from runs.small_runs import small_plan
+
+    @cache
+    def folder(method: str) -> Path:
+        return start(small_plan(micro_vit, method), tmp_path_factory.mktemp("finished") / method).path
+
+    return folder
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from torch import Tensor
 
 import prol
 from prol import registry
-from prol.artifacts import Checkpoints
 from prol.backbones import Backbone, open_backbone
 from prol.learner import Learner
+from prol.runs.checkpoints import Checkpoints
 
 
 def bytes_of(tensors: list[Tensor]) -> int:

@@ -23,7 +23,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from prol.data.builtin import glyphs
-from serve.page_browser import browser, hand_over, service, until
+from serve.page_browser import browser, hand_over, until
+from serve.running import Nursery, running
 
 KNOWN, NEW = "AEKMRSTWX48", "Q"
 LESSONS, CHUNK = 14, 10
@@ -87,10 +88,13 @@ def main() -> None:
     parser.add_argument("--dark", action="store_true")
     given = parser.parse_args()
     lessons = pictures_of(KNOWN, "train", each=LESSONS)[: LESSONS * CHUNK]
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder) / "model", method="prol_plus") as address:
-        teach(address, lessons)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Nursery(), Path(folder) / "model", "--method", "prol_plus") as server,
+    ):
+        teach(server.url, lessons)
         with browser(Path(folder) / "profile", (given.width, given.height), given.dark, pixel_ratio=2) as driver:
-            use_page(driver, address)
+            use_page(driver, server.url)
             driver.save_screenshot(str(given.out))
     with Image.open(given.out) as picture:
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(given.out, optimize=True)

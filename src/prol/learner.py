@@ -159,8 +159,9 @@ class Learner:
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
         """Learns from images in the caller's memory, of which only copies may be stored, and class rows `[B]` there."""
+        rows = upload(rows, self.backbone.device)
         inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
-        self.update(self.encode(inputs), upload(rows, self.backbone.device))
+        self.update(self.encode(inputs), rows)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""

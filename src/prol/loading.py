@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prol.artifacts import load as load_folder
-from prol.artifacts import save as save_folder
+from prol.runs.loading import load as load_folder
+from prol.runs.saving import save as save_folder
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone

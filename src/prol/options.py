@@ -46,17 +46,15 @@ NotNegative = Annotated[float, Range(least=0)]
 Share = Annotated[float, Range(least=0, most=1)]
 
 
-RENAMED: Mapping[str, Mapping[str, str]] = {
-    "PROLPlusOptions": {
-        "frequency": "bandwidth",
-        "own": "class_directions",
-        "trust": "prior_weight",
-        "ease": "shrinkage_factor",
-        "draw_in": "shrink_means",
-        "carry": "drift_correction",
-    },
+RENAMED: Mapping[str, str] = {
+    "frequency": "bandwidth",
+    "own": "class_directions",
+    "trust": "prior_weight",
+    "ease": "shrinkage_factor",
+    "draw_in": "shrink_means",
+    "carry": "drift_correction",
 }
-"""Option names of version 0.1 by class of options, and what they are called now: files and commands may use either."""
+"""Option names of version 0.1, and what they are called now: files and commands may use either for one version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +87,20 @@ def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def coerce_options(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the types that the dataclass `kind` wants, not yet checked against each other."""
-    renamed = RENAMED.get(kind.__name__, {})
+    valid = [field.name for field in dataclasses.fields(kind)]
+    return _coerce_all(current_names(values, valid), get_type_hints(kind), valid)
+
+
+def current_names(values: Mapping[str, Any], valid: Collection[str]) -> dict[str, Any]:
+    """The values under the names that options have now, where a name of version 0.1 is not among the `valid` ones."""
     current: dict[str, Any] = {}
     for name, value in values.items():
-        if renamed.get(name, name) in current:
-            raise ValueError(f"option {renamed.get(name, name)!r} is given twice, once as {name!r}")
-        current[renamed.get(name, name)] = value
-    return _coerce_all(current, get_type_hints(kind), [field.name for field in dataclasses.fields(kind)])
+        now = name if name in valid else RENAMED.get(name, name)
+        now = now if now in valid else name
+        if now in current:
+            raise ValueError(f"option {now!r} is given twice, once as {name!r}")
+        current[now] = value
+    return current
 
 
 def bind_arguments(

@@ -9,19 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from types import MethodType
+from typing import Any, Literal, TypeVar, cast
+from weakref import WeakMethod, ref
 
 import torch
 from torch import Tensor
 
 from prol.classes import Combine, Contents, Tensors
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 Kind = Literal["parameter", "statistic", "sample", "moment"]
 """Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""
 Merge = Literal["sum", "keep"]
 """What `prol.merge` does with an entry of two learners: add them up, or take the first one's."""
 Text = str | Callable[[int | None], str]
 """A sentence, or a function of a class row that returns one; empty where there is nothing to say."""
+
+
+def weakly(function: Function) -> Function:
+    """A bound method that does not keep its object alive; other functions as they are.
+
+    Without it a learner and its state would refer to each other, and a copy that is dropped would take memory until the
+    next garbage collection.
+    """
+    if not isinstance(function, MethodType):
+        return function
+    method = WeakMethod(function)
+
+    def call(*given: Any) -> Any:
+        found = method()
+        assert found is not None
+        return found(*given)
+
+    return cast(Function, call)
 
 
 @dataclass(frozen=True)
@@ -229,7 +250,7 @@ class State:
             Whether these are the images of each class, for `Learner.class_counts`.
         """
         dims = (shape,) if isinstance(shape, int) else shape
-        table = Table(dims, device or self.device, dtype, room, initial)
+        table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
         added: Merge = merge or ("sum" if kind == "statistic" and combine == "sum" else "keep")
         self._declare(
             Entry(
@@ -242,7 +263,7 @@ class State:
                 saved=saved,
                 stored=stored,
                 table=table,
-                grows=(lambda: True) if grows is True else None if grows is False else grows,
+                grows=(lambda: True) if grows is True else None if grows is False else weakly(grows),
             )
         )
         if counts:
@@ -265,6 +286,7 @@ class State:
         agree: str = "",
     ) -> None:
         """Several tensors of fixed shape, such as a network's parameters, which are loaded in place."""
+        tensors = weakly(tensors)
 
         def load(saved: Mapping[str, Tensor]) -> None:
             for inner, tensor in tensors().items():
@@ -275,12 +297,14 @@ class State:
     def optional(self, name: str, owner: Any, attribute: str, *, kind: Kind, agree: str = "") -> None:
         """An attribute of `owner` that is None at first and a tensor later."""
 
+        owner = ref(owner)
+
         def read() -> dict[str, Tensor]:
-            found = getattr(owner, attribute)
+            found = getattr(owner(), attribute)
             return {} if found is None else {"": found}
 
         def load(saved: Mapping[str, Tensor]) -> None:
-            setattr(owner, attribute, saved.get(""))
+            setattr(owner(), attribute, saved.get(""))
 
         self._declare(Entry(self.prefix + name, kind, read, load, agree=agree))
 
@@ -301,8 +325,9 @@ class State:
 
         `measure` returns a function that takes back growth which comes later, where updates add rows.
         """
-        entry = Entry(self.prefix + name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
-        entry.measure = measure
+        name, read, load = self.prefix + name, weakly(read), weakly(load)
+        entry = Entry(name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
+        entry.measure = None if measure is None else weakly(measure)
         self._declare(entry)
 
     def value(
@@ -318,9 +343,9 @@ class State:
         is_row: bool = False,
     ) -> None:
         """A JSON value: an attribute of `owner`, `name` by default, or what `read` returns and `load` takes."""
-        at = attribute or name
-        get = read or (lambda: getattr(owner, at))
-        put = load or (lambda value: setattr(owner, at, value))
+        at, holder = attribute or name, (lambda: None) if owner is None else ref(owner)
+        get = weakly(read or (lambda: getattr(holder(), at)))
+        put = weakly(load or (lambda value: setattr(holder(), at, value)))
         self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
 
     def fields(self, owner: Any, *, rows: tuple[str, ...] = (), sums: tuple[str, ...] = ()) -> None:
@@ -331,7 +356,7 @@ class State:
 
     def trace(self, removed: Text = "", merged: Text = "") -> None:
         """Sentences on what still holds a trace of a removed class, and on how two merged classes differ from one."""
-        self._all.traces.append((removed, merged))
+        self._all.traces.append((_weak_text(removed), _weak_text(merged)))
 
     def refuse(self, removal: str = "", merging: str = "") -> None:
         """Says why no class can be removed, or why no two can be merged."""
@@ -339,32 +364,32 @@ class State:
 
     def on_remove(self, edit: Callable[[Tensors, dict[str, Any], int], str]) -> None:
         """`edit(tensors, values, row)` takes a class out of a saved state before its rows go; returns what is gone."""
-        self._all.removals.append(edit)
+        self._all.removals.append(weakly(edit))
 
     def on_combine(self, edit: Callable[[Tensors, dict[str, Any], int, int], None]) -> None:
         """`edit(tensors, values, source, into)` merges two classes in what of a saved state is not rows of tables."""
-        self._all.combinations.append(edit)
+        self._all.combinations.append(weakly(edit))
 
     def on_load(self, refresh: Callable[[], None], prepare: Callable[[], None] | None = None) -> None:
         """`refresh` follows whenever stored tensors were replaced; `prepare` comes when only values have been."""
-        self._all.after_load.append(refresh)
+        self._all.after_load.append(weakly(refresh))
         if prepare is not None:
-            self._all.before_load.append(prepare)
+            self._all.before_load.append(weakly(prepare))
 
     def on_growth(self, follow: Callable[[int], None]) -> None:
         """`follow(count)` is called after tables have grown by so many classes."""
-        self._all.after_growth.append(follow)
+        self._all.after_growth.append(weakly(follow))
 
     def count_by(self, counts: Callable[[], Tensor | None]) -> None:
         """`counts` returns how many images of each class were learnt, `[C]`."""
-        self._all.counts = counts
+        self._all.counts = weakly(counts)
 
     def counts(self) -> Tensor | None:
         return self._all.counts()
 
     def first_moment_at(self, row: Callable[[], int]) -> None:
         """The class row at which moments begin that are kept for a window of a table."""
-        self._all.first_moment = row
+        self._all.first_moment = weakly(row)
 
     def drop(self) -> None:
         """Takes back all that was declared under this prefix."""
@@ -591,6 +616,10 @@ def put_value(values: dict[str, Any], name: str, value: Any) -> None:
     for group in groups:
         values = values.setdefault(group, {})
     values[last] = value
+
+
+def _weak_text(text: Text) -> Text:
+    return text if isinstance(text, str) else weakly(text)
 
 
 def _said(text: Text, row: int | None) -> str:

@@ -208,7 +208,7 @@ def test_what_was_saved_loads_by_its_name_and_its_card_says_that_nothing_else_is
     assert torch.equal(loaded.predict(images), learner.predict(images))
     card = (tmp_path / "kept" / "README.md").read_text()
     assert f"It trains its network, `{backbone}`, from scratch: no other weights are needed" in card
-    assert "**It keeps 3 samples** as images" in card
+    assert "**It stores 3 samples** as images" in card
     assert "needs exactly the weights" not in card
     with pytest.raises(ValueError, match="was learnt on backbone"):
         prol.load(tmp_path / "kept", "resnet18_cifar@3", device="cpu")

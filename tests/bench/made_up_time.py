@@ -1,4 +1,4 @@
-"""A clock that goes on by what steps say they take: arithmetic is tested, nothing is timed."""
+"""A clock that advances by the durations that steps declare: arithmetic is tested, nothing is timed."""
 
 from __future__ import annotations
 

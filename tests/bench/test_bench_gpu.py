@@ -6,23 +6,20 @@ import pytest
 import torch
 
 from prol.backbones import open_backbone
-from prol.bench.bare_passes import bare_passes, captured
-from prol.bench.growth import growth
-from prol.bench.ladder import ladder
-from prol.bench.machine import document
-from prol.bench.peak import copy_peak, matrix_peak
-from prol.bench.speed import speed
-from prol.bench.subject import Load, Subject
+from prol.bench.ladder import bare_passes, captured, ladder
+from prol.bench.machine import copy_peak, document, matrix_peak
+from prol.bench.throughput import growth, speed
 from prol.bench.timing import Pace
+from prol.bench.workload import MethodSpec, Workload
 
 pytestmark = pytest.mark.gpu
 
 PACE = Pace(warmup=6, repeats=2, steps=3)
-PROL = Subject("prol")
+PROL = MethodSpec("prol")
 
 
 def test_every_rung_works(small_vit: str) -> None:
-    rows = ladder(PROL, small_vit, "cuda", 4, Load(30), PACE)
+    rows = ladder(PROL, small_vit, "cuda", 4, Workload(30), PACE)
     assert [(row["rung"], row.get("error"), row.get("warnings")) for row in rows] == [
         (name, None, None)
         for name in (
@@ -53,7 +50,7 @@ def test_captured_passes_are_replayed(small_vit: str) -> None:
 
 def test_speed_growth_and_peaks_are_measured(small_vit: str) -> None:
     vit = open_backbone(small_vit, device="cuda")
-    rows = list(speed([PROL], vit, [1, 4], [4, 16], Load(30), PACE, peak=1e15))
+    rows = list(speed([PROL], vit, [1, 4], [4, 16], Workload(30), PACE, peak=1e15))
     assert [row.get("error") for row in rows] == [None] * 4
     rows = list(growth(PROL, vit, [10, 1000], 4, 4, PACE))
     assert [(row.get("error"), row["memory"]) for row in rows] == [(None, "tensors on the GPU")] * 2

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from prol.report.bench_plot import plot_bench
-from prol.report.bench_table import bench_tables, headline, line, milliseconds, rate
+from prol.report.bench import bench_tables, headline, line, milliseconds, plot_bench, rate
 
 
 def timed(median: float, images: int = 10) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def test_the_headline_names_the_method_the_network_and_the_machine() -> None:
     assert headline(on_cpu).endswith("EPYC, 1 thread, torch 2.11")
 
 
-def test_rows_are_told_in_a_line() -> None:
+def test_a_row_is_one_line() -> None:
     assert line(SPEED["rows"][0]) == "prol train 10: 2,500 images/s"
     assert line(GROWTH["rows"][0]) == "10: 4.00 ms"
     assert line(LADDER["rows"][1]) == "bf16: RuntimeError: no compiler"
@@ -120,15 +119,14 @@ def test_numbers_keep_three_digits() -> None:
     assert [milliseconds(seconds) for seconds in (0.00123, 0.0123, 1.5)] == ["1.23", "12.3", "1,500.0"]
 
 
-@pytest.mark.parametrize("measured", [LADDER, GROWTH], ids=["ladder", "growth"])
-@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize(("measured", "ending"), [(LADDER, "png"), (GROWTH, "svg")], ids=["ladder", "growth"])
 def test_pictures_are_drawn(measured: dict[str, Any], ending: str, tmp_path: Path) -> None:
     plot_bench(measured, tmp_path / f"it.{ending}")
     assert (tmp_path / f"it.{ending}").stat().st_size > 1000
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no picture of speed: measurements of ladder"):
+    with pytest.raises(ValueError, match="no plot of speed: measurements of ladder"):
         plot_bench(SPEED, tmp_path / "it.png")
     with pytest.raises(ValueError, match="nothing was measured"):
         plot_bench(content("ladder", [{"rung": "a", "error": "x"}]), tmp_path / "it.png")

@@ -8,8 +8,7 @@ import pytest
 import torch
 from made_up_time import MadeUpTime
 
-from prol.bench.timing import Pace, Timed, time_step, waiting
-from prol.bench.turns import measure, row_of
+from prol.bench.timing import Pace, Timed, measure, row_of, synchronizer, time_step
 
 
 def test_a_block_is_awaited_once_and_divided_by_its_steps() -> None:
@@ -19,7 +18,7 @@ def test_a_block_is_awaited_once_and_divided_by_its_steps() -> None:
     assert time.log == ["s", "wait", "wait", "s", "s", "wait", "wait", "s", "s", "wait"]
 
 
-def test_the_median_counts_and_the_raw_times_are_kept() -> None:
+def test_the_median_counts_and_the_raw_times_are_stored() -> None:
     row = Timed((0.5, 0.1, 0.2), steps=4).row(images=10)
     assert (row["median"], row["low"], row["high"], row["images_per_second"]) == (0.2, 0.1, 0.5, 50.0)
     assert row["seconds"] == [0.5, 0.1, 0.2]
@@ -70,7 +69,7 @@ def test_a_step_that_fails_does_not_cost_the_others() -> None:
     assert row_of(results["made"], 10) == {"error": "RuntimeError: no compiler"}
 
 
-def test_what_was_asked_for_wrongly_is_raised() -> None:
+def test_a_mistake_in_the_arguments_is_raised() -> None:
     def wrong() -> None:
         raise ValueError("blocks=99")
 
@@ -79,7 +78,7 @@ def test_what_was_asked_for_wrongly_is_raised() -> None:
         measure({"wrong": wrong}, Pace(), time.wait, clock=time.clock)
 
 
-def test_warnings_while_warming_up_are_kept_with_the_times() -> None:
+def test_warnings_of_the_warm_up_are_stored_with_the_times() -> None:
     time = MadeUpTime()
     take, left = time.step("s", 1.0), [1, 2]
 
@@ -103,5 +102,5 @@ def test_a_gpu_is_warmed_up_longer_and_awaited() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert Pace.for_device(gpu).warmup > Pace.for_device(cpu).warmup
     assert Pace.for_device(gpu, warmup=1).warmup == 1
-    assert waiting(cpu)() is None
-    assert waiting(gpu) is not waiting(cpu)
+    assert synchronizer(cpu)() is None
+    assert synchronizer(gpu) is not synchronizer(cpu)

@@ -15,8 +15,8 @@ from runs.small_runs import small_plan
 
 
 @pytest.fixture
-def saved(tmp_path: Path, small_vit: str) -> Path:
-    teach(prol.create("ncm", small_vit, device="cpu"), STREAM[:2]).save(tmp_path / "pets")
+def saved(tmp_path: Path, micro_vit: str) -> Path:
+    teach(prol.create("ncm", micro_vit, device="cpu"), STREAM[:2]).save(tmp_path / "pets")
     return tmp_path / "pets"
 
 
@@ -44,8 +44,8 @@ def test_json_holds_the_same_and_goes_to_a_file(saved: Path, command: Any, tmp_p
     assert len(holds) == 5
 
 
-def test_strict_fails_where_samples_are_kept(tmp_path: Path, small_vit: str, command: Any) -> None:
-    learner = teach(prol.create("ranpac", small_vit, device="cpu", features=30, memory="all"), STREAM[:2])
+def test_strict_fails_where_samples_are_kept(tmp_path: Path, micro_vit: str, command: Any) -> None:
+    learner = teach(prol.create("ranpac", micro_vit, device="cpu", features=30, memory="all"), STREAM[:2])
     learner.save(tmp_path / "hoard")
     assert command("audit", str(tmp_path / "hoard"), "--device", "cpu").code == 0
     code, out, _ = command("audit", str(tmp_path / "hoard"), "--strict", "--device", "cpu")
@@ -54,8 +54,8 @@ def test_strict_fails_where_samples_are_kept(tmp_path: Path, small_vit: str, com
     assert "SAMPLES" in out
 
 
-def test_a_run_is_audited_with_all_its_files(tmp_path: Path, small_vit: str, command: Any) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run").path
+def test_a_run_is_audited_with_all_its_files(tmp_path: Path, micro_vit: str, command: Any) -> None:
+    run = start(small_plan(micro_vit), tmp_path / "run").path
     code, out, err = command("audit", str(run), "--format", "json", "--device", "cpu")
     assert (code, err) == (0, "")
     holds = {one["name"]: one["holds"] for one in json.loads(out)["files"]}

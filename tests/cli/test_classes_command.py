@@ -20,8 +20,8 @@ IMAGES = make_images(len(LABELS), seed=1)
 
 
 @pytest.fixture
-def saved(tmp_path: Path, small_vit: str) -> Path:
-    learner = prol.create("slda", small_vit, device="cpu")
+def saved(tmp_path: Path, micro_vit: str) -> Path:
+    learner = prol.create("slda", micro_vit, device="cpu")
     learner.learn(IMAGES, LABELS)
     learner.save(tmp_path / "pets")
     return tmp_path / "pets"
@@ -119,8 +119,8 @@ def test_a_damaged_list_of_operations_is_not_lost(saved: Path, command: Any) -> 
     assert prol.load(saved).classes == ["ant", "bee", 7, "7"]
 
 
-def test_small_classes_are_left_out_of_what_is_saved_but_not_of_the_learner(tmp_path: Path, small_vit: str) -> None:
-    learner = prol.create("ncm", small_vit, device="cpu")
+def test_small_classes_are_left_out_of_what_is_saved_but_not_of_the_learner(tmp_path: Path, micro_vit: str) -> None:
+    learner = prol.create("ncm", micro_vit, device="cpu")
     learner.learn(IMAGES, LABELS)
     learner.save(tmp_path / "few", least_count=3)
     assert len(learner.classes) == 4
@@ -129,13 +129,13 @@ def test_small_classes_are_left_out_of_what_is_saved_but_not_of_the_learner(tmp_
     assert "3 classes of fewer than 3 images left out." in (tmp_path / "few" / "README.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="least_count must be at least 0"):
         learner.save(tmp_path / "few", least_count=-1)
-    trained = prol.create("head_only", small_vit, device="cpu")
+    trained = prol.create("head_only", micro_vit, device="cpu")
     with pytest.raises(ValueError, match="head_only does not count"):
         trained.save(tmp_path / "none", least_count=2)
 
 
-def test_export_leaves_small_classes_out(tmp_path: Path, small_vit: str, command: Any) -> None:
-    run = start(small_plan(small_vit, "slda"), tmp_path / "run").path
+def test_export_leaves_small_classes_out(tmp_path: Path, micro_vit: str, command: Any) -> None:
+    run = start(small_plan(micro_vit, "slda"), tmp_path / "run").path
     code, out, err = command("export", str(run), str(tmp_path / "all"), "--least-count", "4", "--device", "cpu")
     assert (code, err) == (0, "")
     assert "10 classes" in out
@@ -147,8 +147,8 @@ def test_export_leaves_small_classes_out(tmp_path: Path, small_vit: str, command
     assert "still holds how its images spread" in (tmp_path / "none" / "README.md").read_text(encoding="utf-8")
 
 
-def test_what_a_run_said_of_itself_stays_when_classes_change(tmp_path: Path, small_vit: str, command: Any) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run").path
+def test_what_a_run_said_of_itself_stays_when_classes_change(tmp_path: Path, micro_vit: str, command: Any) -> None:
+    run = start(small_plan(micro_vit), tmp_path / "run").path
     assert command("export", str(run), str(tmp_path / "kept"), "--device", "cpu").code == 0
     before = meta_of(tmp_path / "kept")
     name = str(before["classes"][0])

@@ -4,23 +4,25 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import prol
 from prol.cli.app import main
-from prol.runs import start
-from runs.small_runs import environment, small_plan
+from prol.runs import RunFolder
+from runs.small_runs import environment
 
 ANSI = re.compile(r"\x1b\[")
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
-    return start(small_plan(small_vit), tmp_path_factory.mktemp("runs") / "run").path
+@pytest.fixture
+def run_folder(finished: Callable[[str], Path]) -> Path:
+    return finished("ncm")
 
 
 def test_the_version_is_printed(command) -> None:
@@ -44,11 +46,14 @@ def test_methods_and_datasets_are_listed(command) -> None:
 def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None:
     lines = command("methods", "prol").out.splitlines()
     assert any(line.split()[:2] == ["threshold", "0.8"] for line in lines)
+    [rate] = [line for line in lines if line.split()[:1] == ["lr"]]
+    assert "a number" in rate
+    assert "Nominal learning rate" in rate
 
 
-def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, small_vit: str) -> None:
+def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, micro_vit: str) -> None:
     outcome = command(
-        *("run", "prol", "digits", "blocks=2", "lr=0.1", "--backbone", small_vit, "--device", "cpu"),
+        *("run", "prol", "digits", "blocks=2", "lr=0.1", "--backbone", micro_vit, "--device", "cpu"),
         *("--tasks", "2", "--chunk", "6", "--seed", "3", "--limit-per-class", "3", "--precision", "float64"),
         *("--class-order", "shuffled", "--no-announce", "--threads", "1", "--checkpoint-every", "4"),
         *("--out", str(tmp_path / "run")),
@@ -69,37 +74,37 @@ def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, sm
     assert (config["protocol"]["class_order"], config["protocol"]["announce"]) == ("shuffled", False)
 
 
-def test_a_finished_run_is_resumed_by_saying_so(command, finished: Path) -> None:
-    outcome = command("resume", str(finished))
+def test_a_finished_run_is_resumed_by_saying_so(command, run_folder: Path) -> None:
+    outcome = command("resume", str(run_folder))
     assert outcome.code == 0
     assert "has already finished" in outcome.out
 
 
-def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, small_vit: str) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run")
+def test_an_unfinished_run_is_resumed_and_shown(command, tmp_path: Path, finished: Callable[[str], Path]) -> None:
+    run = RunFolder(shutil.copytree(finished("ncm"), tmp_path / "run"))
     run.result.unlink()
-    assert "not finished: go on with `prol resume" in command("show", str(run.path)).out
+    assert "not finished: continue with `prol resume" in command("show", str(run.path)).out
     outcome = command("resume", str(run.path))
     assert outcome.code == 0
-    assert "going on after chunk" in outcome.out
+    assert "resuming after chunk" in outcome.out
     assert run.status() == "finished"
 
 
 def test_a_finished_run_is_shown_with_its_history_measures_footprint_and_what_it_was_told(
-    command, finished: Path
+    command, run_folder: Path
 ) -> None:
-    out = command("show", str(finished)).out
-    result = json.loads((finished / "result.json").read_text())
+    out = command("show", str(run_folder)).out
+    result = json.loads((run_folder / "result.json").read_text())
     for value in (*result["metrics"]["average_accuracy"], result["metrics"]["bwt"], result["metrics"]["caa_task_mean"]):
         assert f"{value:.2f}" in out
     assert f"{result['footprint']['statistics_stored']['count']:,}" in out
-    assert "Told to the learner: task boundaries: yes" in out
+    assert "Given to the learner: task boundaries: yes" in out
     assert "images/s learning" in out
 
 
 @pytest.mark.parametrize(("name", "begins"), [("run.png", b"\x89PNG"), ("run.svg", b"<?xml")])
-def test_a_run_is_drawn(command, finished: Path, tmp_path: Path, name: str, begins: bytes) -> None:
-    assert command("show", str(finished), "--plot", str(tmp_path / name)).code == 0
+def test_a_run_is_drawn(command, run_folder: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    assert command("show", str(run_folder), "--plot", str(tmp_path / name)).code == 0
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 
@@ -118,7 +123,8 @@ def test_parameters_of_the_paper_are_counted_by_both_conventions(command) -> Non
 def test_counts_say_that_samples_come_on_top(command) -> None:
     small = ("--classes", "4", "--tasks", "2")
     assert (
-        "Samples come on top as they are learnt: memory=70 images" in command("params", "er", "memory=70", *small).out
+        "Samples are stored in addition as they are learnt: memory=70 images"
+        in command("params", "er", "memory=70", *small).out
     )
     assert "Samples" not in command("params", "ncm", *small).out
     assert json.loads(command("params", "ncm", *small, "--json").out)["samples"] is None
@@ -170,9 +176,9 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(
     ("name", "message"), [("run.doc", "must end in .png or .svg"), ("no/such/folder/run.png", "does not exist")]
 )
 def test_a_plot_that_cannot_be_written_is_refused(
-    command, finished: Path, tmp_path: Path, name: str, message: str
+    command, run_folder: Path, tmp_path: Path, name: str, message: str
 ) -> None:
-    outcome = command("show", str(finished), "--plot", str(tmp_path / name))
+    outcome = command("show", str(run_folder), "--plot", str(tmp_path / name))
     assert outcome.code == 2
     assert message in outcome.err
 
@@ -183,33 +189,34 @@ def test_debugging_shows_where_a_mistake_was_found(monkeypatch: pytest.MonkeyPat
         main(["run", "nmc", "digits"])
 
 
-def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, small_vit: str, monkeypatch) -> None:
+def test_an_interrupted_run_says_how_to_go_on(command, tmp_path: Path, micro_vit: str, monkeypatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("prol.runs.display.Lines.__call__", interrupt)
-    outcome = command("run", "ncm", "digits", "--backbone", small_vit, "--out", str(tmp_path / "run"))
+    outcome = command("run", "ncm", "digits", "--backbone", micro_vit, "--out", str(tmp_path / "run"))
     assert outcome.code == 130
-    assert outcome.err == "prol: interrupted; an unfinished run goes on with `prol resume RUN`\n"
+    assert outcome.err == "prol: interrupted; `prol resume RUN` resumes an unfinished run\n"
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(
-    command, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    outcome = command("show", str(finished), "--plot", str(tmp_path / "run.png"))
+    outcome = command("show", str(run_folder), "--plot", str(tmp_path / "run.png"))
     assert outcome.code == 2
     assert "pip install matplotlib" in outcome.err
 
 
-def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, small_vit: str) -> None:
+@pytest.mark.slow
+def test_on_a_terminal_a_run_shows_a_bar_that_moves(tmp_path: Path, micro_vit: str) -> None:
     ours, theirs = pty.openpty()
     arguments = [
         "run",
         "ncm",
         "digits",
         "--backbone",
-        small_vit,
+        micro_vit,
         "--limit-per-class",
         "2",
         "--out",
@@ -251,8 +258,9 @@ def test_asking_for_help_does_not_load_what_only_runs_need() -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
-def test_a_run_goes_on_when_its_reader_has_gone(tmp_path: Path, small_vit: str) -> None:
-    arguments = ["run", "ncm", "digits", "--backbone", small_vit, "--limit-per-class", "2", "--device", "cpu"]
+@pytest.mark.slow
+def test_a_run_goes_on_when_its_reader_has_gone(tmp_path: Path, micro_vit: str) -> None:
+    arguments = ["run", "ncm", "digits", "--backbone", micro_vit, "--limit-per-class", "2", "--device", "cpu"]
     process = subprocess.Popen(
         [sys.executable, "-m", "prol", *arguments, "--out", str(tmp_path / "run")],
         env=environment(),
@@ -272,12 +280,13 @@ def test_a_damaged_config_is_told_in_one_line(command, tmp_path: Path, verb: str
     (tmp_path / "config.json").write_text(content)
     outcome = command(verb, str(tmp_path))
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "config.json is damaged" in outcome.err
+    assert f"{tmp_path / 'config.json'}: " in outcome.err
+    assert "the file is damaged or was written by another version" in outcome.err
 
 
-def test_a_seed_that_is_no_seed_is_told_in_one_line(command, tmp_path: Path, small_vit: str) -> None:
+def test_a_seed_that_is_no_seed_is_told_in_one_line(command, tmp_path: Path, micro_vit: str) -> None:
     outcome = command(
-        "run", "ncm", "digits", "--backbone", small_vit, "--seed", "9" * 30, "--out", str(tmp_path / "run")
+        "run", "ncm", "digits", "--backbone", micro_vit, "--seed", "9" * 30, "--out", str(tmp_path / "run")
     )
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "seed must be" in outcome.err

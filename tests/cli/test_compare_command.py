@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prol.experiments.method_words import read_method
+from prol.runs.plan import read_method
 from runs.small_runs import environment
 
 
@@ -18,12 +18,12 @@ def few_digits(vit: str) -> tuple[str, ...]:
 
 
 def test_one_table_is_printed_best_first_and_printed_again_from_the_files(
-    command, small_vit: str, tmp_path: Path
+    command, micro_vit: str, tmp_path: Path
 ) -> None:
     out, picture = tmp_path / "out", tmp_path / "lines.png"
     code, text, errors = command(
         *("compare", "ncm", "head_only:inter=0,intra=1", "digits", "--seeds", "0,1", "--out", str(out)),
-        *("--points", "2", "--plot", str(picture), *few_digits(small_vit)),
+        *("--points", "2", "--plot", str(picture), *few_digits(micro_vit)),
     )
     assert (code, errors) == (0, "")
     assert "ncm on digits: 2 tasks" in text
@@ -34,13 +34,13 @@ def test_one_table_is_printed_best_first_and_printed_again_from_the_files(
     assert again in text
     kept = tmp_path / "kept.svg"
     assert command("compare", "--table", "--out", str(out), "--plot-memory", str(kept)).code == 0
-    assert all(words in kept.read_text() for words in ("ncm", "head_only:inter=0,intra=1", "keeps no sample"))
+    assert all(words in kept.read_text() for words in ("ncm", "head_only:inter=0,intra=1", "stores no sample"))
     assert all(word in again for word in ("ncm", "inter=0 intra=1", "FAA", "A_AUC", "images/s", "boundaries", "none"))
 
 
-def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, small_vit: str, tmp_path: Path) -> None:
+def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, micro_vit: str, tmp_path: Path) -> None:
     code, text, errors = command(
-        *("compare", "nmc", "ncm", "digits", "--seeds", "0", "--out", str(tmp_path), *few_digits(small_vit))
+        *("compare", "nmc", "ncm", "digits", "--seeds", "0", "--out", str(tmp_path), *few_digits(micro_vit))
     )
     assert code == 1
     assert errors.startswith("prol: nmc-seed0: unknown method 'nmc'; did you mean 'ncm'?")
@@ -48,9 +48,10 @@ def test_a_method_that_fails_is_told_at_the_end_with_exit_code_1(command, small_
     assert "ncm-seed0 finished" in text
 
 
-def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, small_vit: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, micro_vit: str, tmp_path: Path) -> None:
     arguments = ("compare", "ncm", "head_only", "digits", "--seeds", "0", "--out", str(tmp_path / "out"))
-    arguments += (*few_digits(small_vit), "--chunk", "1", "--checkpoint-every", "5")
+    arguments += (*few_digits(micro_vit), "--chunk", "1", "--checkpoint-every", "5")
     process = subprocess.Popen(
         [sys.executable, "-m", "prol", *arguments, "--jobs", "2"],
         env=environment(),
@@ -67,8 +68,8 @@ def test_an_interrupted_comparison_leaves_no_process_and_goes_on(command, small_
     os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to all of them
     rest, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped: the same command goes on from here" in rest
-    assert errors == "prol: interrupted; an unfinished run goes on with `prol resume RUN`\n"
+    assert "stopped: the same command resumes it" in rest
+    assert errors == "prol: interrupted; `prol resume RUN` resumes an unfinished run\n"
     _require_no_process_left(process.pid)
     code, text, _ = command(*arguments)
     assert code == 0
@@ -96,7 +97,7 @@ def _require_no_process_left(group: int) -> None:
         (("compare", "ncm", "digits", "--seeds", "1,1"), "give each seed once"),
         (("compare", "ncm", "ncm", "digits"), "ncm is there twice"),
         (("compare", "prol:lr", "digits"), "'lr' is not an option: write it as key=value"),
-        (("compare", "prol", "lr=0.1", "digits"), "'lr=0.1' is not a method: write its options behind a colon"),
+        (("compare", "prol", "lr=0.1", "digits"), "'lr=0.1' is not a method: write its options after a colon"),
         (("compare", "ncm", "digits", "--jobs", "0"), "jobs must be at least 1, got 0"),
         (("compare", "ncm", "digits", "--plot", "lines.doc"), "must end in .png or .svg"),
         (("compare", "ncm", "digits", "--plot-memory", "kept.doc"), "must end in .png or .svg"),

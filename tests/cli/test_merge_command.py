@@ -25,29 +25,29 @@ def operations_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "operations.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def teach(method: str, small_vit: str, *places: slice, **options: Any) -> Any:
-    learner = prol.create(method, small_vit, device="cpu", **options)
+def teach(method: str, micro_vit: str, *places: slice, **options: Any) -> Any:
+    learner = prol.create(method, micro_vit, device="cpu", **options)
     for place in places:
         learner.learn(IMAGES[place], LABELS[place])
     return learner
 
 
 @pytest.fixture
-def sites(tmp_path: Path, small_vit: str) -> list[Path]:
+def sites(tmp_path: Path, micro_vit: str) -> list[Path]:
     folders = [tmp_path / "here", tmp_path / "there"]
     for folder, place in zip(folders, (slice(0, 8), slice(8, 12)), strict=True):
-        teach("slda", small_vit, place).save(folder)
+        teach("slda", micro_vit, place).save(folder)
     return folders
 
 
 def test_merged_folders_are_what_one_learner_would_have_saved(
-    tmp_path: Path, small_vit: str, sites: list[Path], command: Any
+    tmp_path: Path, micro_vit: str, sites: list[Path], command: Any
 ) -> None:
     out = tmp_path / "all"
     code, said, err = command("merge", *map(str, sites), "--out", str(out), "--device", "cpu", "--note", "spring")
     assert (code, err) == (0, "")
-    assert "slda with 5 classes of 12 images, out of 2 learners" in said
-    merged, whole = prol.load(out, device="cpu"), teach("slda", small_vit, slice(0, 8), slice(8, 12))
+    assert "slda with 5 classes of 12 images, from 2 learners" in said
+    merged, whole = prol.load(out, device="cpu"), teach("slda", micro_vit, slice(0, 8), slice(8, 12))
     assert merged.classes == whole.classes == ["ant", "bee", 7, "7", "cow"]
     for name, tensor in merged.state()[0].items():
         torch.testing.assert_close(tensor, whole.state()[0][name], rtol=1e-9, atol=1e-9)
@@ -62,7 +62,7 @@ def test_merged_folders_are_what_one_learner_would_have_saved(
     [line] = operations_of(out)
     assert (line["what"], line["learners"], line["note"], line["classes"]) == ("joined", 2, "spring", 5)
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert "put together from 2 learners that learnt apart" in card
+    assert "merged from 2 learners that learnt separately" in card
     assert "class joined" not in card
     assert str(tmp_path) not in (out / "meta.json").read_text().replace(meta["backbone"]["name"], "")
 
@@ -77,8 +77,8 @@ def test_a_merged_folder_remembers_it_when_its_classes_change(tmp_path: Path, si
     assert "1 class renamed, 1 class removed" in (out / "README.md").read_text(encoding="utf-8")
 
 
-def test_sites_that_went_on_from_one_learner_name_it_as_base(tmp_path: Path, small_vit: str, command: Any) -> None:
-    base = teach("randumb", small_vit, slice(0, 4), features=20)  # its gamma is that of the first chunk
+def test_sites_that_went_on_from_one_learner_name_it_as_base(tmp_path: Path, micro_vit: str, command: Any) -> None:
+    base = teach("randumb", micro_vit, slice(0, 4), features=20)  # its gamma is that of the first chunk
     base.save(tmp_path / "base")
     for name, place in (("one", slice(4, 8)), ("two", slice(8, 12))):
         site = prol.load(tmp_path / "base", device="cpu")
@@ -96,11 +96,11 @@ def test_sites_that_went_on_from_one_learner_name_it_as_base(tmp_path: Path, sma
 
 
 def test_what_cannot_be_merged_leaves_nothing_behind(
-    tmp_path: Path, small_vit: str, sites: list[Path], command: Any
+    tmp_path: Path, micro_vit: str, sites: list[Path], command: Any
 ) -> None:
     out = str(tmp_path / "all")
-    teach("ncm", small_vit, slice(0, 4)).save(tmp_path / "ncm")
-    teach("head_only", small_vit, slice(0, 4)).save(tmp_path / "trained")
+    teach("ncm", micro_vit, slice(0, 4)).save(tmp_path / "ncm")
+    teach("head_only", micro_vit, slice(0, 4)).save(tmp_path / "trained")
     here, trained = str(sites[0]), str(tmp_path / "trained")
     shutil.copytree(here, tmp_path / "run/model")
     for folders, said in (

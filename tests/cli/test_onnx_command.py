@@ -25,7 +25,7 @@ def test_a_saved_learner_becomes_a_file_that_answers_the_same(command, saved: Pa
     outcome = command("onnx", str(saved), str(file))
     assert (outcome.code, outcome.err) == (0, "")
     assert "ncm with 3 classes, written to" in outcome.out
-    assert "8 of 8 answers are the same" in outcome.out
+    assert "8 of 8 predictions are the same" in outcome.out
     assert "The file holds the weights vit_tiny_patch16_224@small.safetensors" in outcome.out
     said = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
     learner = prol.load(saved, device="cpu")

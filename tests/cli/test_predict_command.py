@@ -1,13 +1,13 @@
-"""`prol predict`: a saved learner is asked about files, as a process of its own."""
+"""`prol predict`: predictions of a saved learner for image files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ from PIL import Image
 import prol
 from prol.learner import Learner
 from prol.testing.stream import make_images, teach
-from runs.small_runs import environment
 
 ASKED = 5
 
@@ -38,15 +37,16 @@ def place(tmp_path_factory: pytest.TempPathFactory, learner: Learner) -> Path:
     return root
 
 
-def predict(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "prol", "predict", *arguments, "--device", "cpu", "--workers", "1"]
-    return subprocess.run(command, env=environment(), cwd=place, capture_output=True, text=True, check=False)
+@pytest.fixture
+def predict(command, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(place)
+    return lambda *arguments: command("predict", *arguments, "--device", "cpu", "--workers", "1")
 
 
-def test_json_and_csv_hold_the_library_s_own_answers_and_nothing_else(place: Path, learner: Learner) -> None:
-    done = predict(place, "model", "photos", "--format", "json", "--top", "2", "--batch", "2")
-    assert (done.returncode, done.stderr) == (0, "")
-    answered = json.loads(done.stdout)
+def test_json_and_csv_hold_the_library_s_own_answers_and_nothing_else(predict, learner: Learner) -> None:
+    done = predict("model", "photos", "--format", "json", "--top", "2", "--batch", "2")
+    assert (done.code, done.err) == (0, "")
+    answered = json.loads(done.out)
     assert [one["image"] for one in answered] == [f"photos/{n}.png" for n in range(3)] + [
         f"photos/more/{n}.png" for n in range(3, ASKED)
     ]
@@ -56,30 +56,30 @@ def test_json_and_csv_hold_the_library_s_own_answers_and_nothing_else(place: Pat
         assert [answer["label"] for answer in one["answers"]] == [learner.classes[column] for column in best]
         expected = row.double().softmax(0)[best].tolist()
         assert np.allclose([answer["probability"] for answer in one["answers"]], expected, atol=1e-6)
-    table = predict(place, "model", "photos", "--format", "csv", "--top", "2")
-    rows = list(csv.DictReader(io.StringIO(table.stdout)))
+    table = predict("model", "photos", "--format", "csv", "--top", "2")
+    rows = list(csv.DictReader(io.StringIO(table.out)))
     assert [(row["image"], int(row["rank"]), row["label"]) for row in rows] == [
         (one["image"], rank, answer["label"]) for one in answered for rank, answer in enumerate(one["answers"], 1)
     ]
 
 
-def test_a_table_has_a_line_an_image(place: Path, learner: Learner) -> None:
-    done = predict(place, "model", "photos/0.png", "photos/more")
-    lines = done.stdout.splitlines()
+def test_a_table_has_a_line_an_image(predict, learner: Learner) -> None:
+    done = predict("model", "photos/0.png", "photos/more")
+    lines = done.out.splitlines()
     assert lines[0].split() == ["image", "label", "probability"]
     assert [line.split()[0] for line in lines[1:]] == ["photos/0.png", "photos/more/3.png", "photos/more/4.png"]
     assert lines[1].split()[1] == learner.classes[int(learner.predict(make_images(1, 9)).argmax())]
     assert lines[1].endswith(" %")
 
 
-def test_unreadable_images_are_named_after_all_others_were_answered(place: Path, tmp_path: Path) -> None:
+def test_unreadable_images_are_named_after_all_others_were_answered(predict, tmp_path: Path) -> None:
     (tmp_path / "torn.jpg").write_bytes(b"\xff\xd8\xff torn")
     (tmp_path / "empty.png").touch()
     bad = [str(tmp_path), "nowhere.png", "*.tif"]
-    done = predict(place, "model", *bad[:1], "photos/0.png", *bad[1:], "photos/1.png", "--format", "json")
-    assert done.returncode == 1
-    assert [one["image"] for one in json.loads(done.stdout)] == ["photos/0.png", "photos/1.png"]
-    lines = done.stderr.splitlines()
+    done = predict("model", *bad[:1], "photos/0.png", *bad[1:], "photos/1.png", "--format", "json")
+    assert done.code == 1
+    assert [one["image"] for one in json.loads(done.out)] == ["photos/0.png", "photos/1.png"]
+    lines = done.err.splitlines()
     assert len(lines) == 4
     for name in ("torn.jpg", "empty.png: the file is empty", "nowhere.png: there is no such file", "*.tif"):
         assert any("prol: cannot read " in line and name in line for line in lines)

@@ -10,10 +10,10 @@ from report.run_folders import write_run
 from runs.small_runs import small_plan
 
 
-def test_a_run_of_this_version_is_reported_with_the_stream_as_it_came(command, small_vit: str, tmp_path: Path) -> None:
+def test_a_run_of_this_version_is_reported_with_the_stream_as_it_came(command, micro_vit: str, tmp_path: Path) -> None:
     from prol.runs import start
 
-    start(small_plan(small_vit, protocol="blurry"), tmp_path / "runs" / "ncm-digits-seed0")
+    start(small_plan(micro_vit, protocol="blurry"), tmp_path / "runs" / "ncm-digits-seed0")
     page, folder = tmp_path / "page.html", tmp_path / "files"
     code, text, errors = command("report", str(tmp_path / "runs"), "--out", str(page), "--export", str(folder))
     assert (code, errors) == (0, "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prol.experiments.paper.items import ITEMS
+from prol.paper.items import ITEMS
 
 
 def test_items_are_listed_with_their_rows(command) -> None:
@@ -26,7 +26,7 @@ def test_items_are_listed_with_their_rows(command) -> None:
         (["main", "--scale", "huge"], "unknown scale 'huge': choose full, builtin, smoke"),
         (["main", "--datasets", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
         (["main", "--data", "cifar=/x"], "unknown dataset 'cifar'"),
-        (["main", "--data", "cifar100"], "--data cifar100 does not say where it lies: write --data cifar100=PATH"),
+        (["main", "--data", "cifar100"], "--data cifar100 lacks a path: write --data cifar100=PATH"),
         (["main", "--datasets", "digits,digits"], "--datasets digits,digits holds one twice"),
         (["main", "--methods", "ncm:distnce=x"], "unknown option 'distnce'"),
         (["main", "--methods", "NCM:distance=far"], "option distance='far' is not valid"),
@@ -44,8 +44,9 @@ def test_mistakes_are_told_before_anything_is_run(command, arguments: list[str],
     assert not out.exists()
 
 
-def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
-    given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--out", str(tmp_path))
+@pytest.mark.slow
+def test_the_ablation_at_the_smoke_scale(command, micro_vit: str, tmp_path: Path) -> None:
+    given = ("--scale", "smoke", "--backbone", micro_vit, "--threads", "1", "--out", str(tmp_path))
     code, out, _ = command("reproduce", "ablation", *given)
     assert code == 0
     assert "What differs from the paper:" in out
@@ -61,8 +62,9 @@ def test_the_ablation_at_the_smoke_scale(command, small_vit: str, tmp_path: Path
     assert again.out.strip() in out
 
 
-def test_complexity_at_the_smoke_scale(command, small_vit: str, tmp_path: Path) -> None:
-    given = ("--scale", "smoke", "--backbone", small_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))
+@pytest.mark.slow
+def test_complexity_at_the_smoke_scale(command, micro_vit: str, tmp_path: Path) -> None:
+    given = ("--scale", "smoke", "--backbone", micro_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))
     assert command("reproduce", "complexity", "--methods", "prol:blocks=2", "--data", "generated", *given).code == 0
     growth, later, chunks = json.loads((tmp_path / "complexity/table.json").read_text())["tables"]
     assert growth["x"] == [20.0, 40.0, 60.0, 80.0]

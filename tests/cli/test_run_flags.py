@@ -14,7 +14,7 @@ from runs.small_runs import write_small_vit
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_vit(tmp_path_factory.mktemp("weights"))
+    return write_small_vit(tmp_path_factory.mktemp("weights"), "test_vit")
 
 
 def call(*arguments: str) -> int:
@@ -30,7 +30,7 @@ def run(vit: str, out: Path, *flags: str) -> tuple[dict[str, Any], dict[str, Any
 
 
 def test_measures_are_taken(vit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config, result = run(vit, tmp_path / "run", "--points", "3", "--shots", "1", "--prequential", "--inference-time")
+    config, result = run(vit, tmp_path / "run", "--points", "3", "--shots", "1", "--prequential", "--no-feature-cache")
     assert config["measures"] == {"points": 3, "shots": 1, "prequential": True, "reuse_features": False}
     assert len(result["points"]) == 3
     assert [len(task) for task in result["shots"]] == [2, 2]
@@ -40,8 +40,9 @@ def test_measures_are_taken(vit: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_clock_is_set_and_told(vit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ("--rate", "100", "--keep", "1", "--step-seconds", "0.5", "--chunk", "5")
+    flags = ("--rate", "100", "--keep", "1", "--step-seconds", "0.5", "--chunk", "5", "--inference-time")
     config, result = run(vit, tmp_path / "run", *flags)
+    assert config["measures"]["reuse_features"] is False  # by the old name of --no-feature-cache
     assert config["clock"] == {"rate": 100, "keep": 1, "step_seconds": 0.5}
     assert result["clock"]["missed_images"] > 0
     assert "On the clock: 100 images/s arriving, 1 chunks may wait" in capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_the_usual_stream_of_a_data_set_is_shown_task_by_task(streams: Command) 
     assert sum(int(row[1]) for row in table) == 1438
     assert all(row[3:] == ["2", "2", "0.0"] for row in table)
     assert "disjoint stream of digits, seed 0" in out
-    assert "Told to the learner: task boundaries: yes, classes of next task: yes." in out
+    assert "Given to the learner: task boundaries: yes, classes of next task: yes." in out
 
 
 def test_every_argument_reaches_the_stream(streams: Command) -> None:
@@ -100,7 +100,7 @@ def test_a_stream_is_drawn(streams: Command, tmp_path: Path, name: str, begins: 
         (["digits", "--protocol", "blurry", "-P", "minor=101"], "minor must be a percentage from 0 to 100, got 101"),
         (["digits", "-P", "minor"], "write it as key=value"),
         (["digits", "--tasks", "11"], "tasks must be from 1 to the number of classes, 10, got 11"),
-        (["digits", "--tasks", "0"], "tasks must be from 1 to the number of classes, 10, got 0"),
+        (["digits", "--tasks", "0"], "tasks must be at least 1, got 0"),
         (["digits", "--class-order", "random"], "unknown class_order 'random'"),
         (["digits", "--no-boundaries", "--announce"], "announce=True needs boundaries=True"),
         (["digits", "--plot", "stream.jpg"], "must end in .png or .svg"),

@@ -12,14 +12,14 @@ def few_digits(vit: str) -> tuple[str, ...]:
     return ("--backbone", vit, "--device", "cpu", "--tasks", "2", "--limit-per-class", "3", "--threads", "1")
 
 
-def test_the_best_settings_are_printed_and_written(command, small_vit: str, tmp_path: Path) -> None:
+def test_the_best_settings_are_printed_and_written(command, micro_vit: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("sweep", "ncm", "head_only", "digits", "--grid", "head_only.lr=0.1,1", "--seeds", "0", "--out", str(out))
-    asked += ("--development", *few_digits(small_vit))
+    asked += ("--development", *few_digits(micro_vit))
     code, text, errors = command(*asked, "--dry-run")
     assert (code, errors) == (0, "")
     assert text.count("not begun  ") == 3
-    assert f"3 runs in {out}: 0 finished, 0 to go on, 3 to begin" in text.replace("\n", " ")
+    assert f"3 runs in {out}: 0 finished, 0 to resume, 3 to start" in text.replace("\n", " ")
     assert not out.exists()
     code, text, errors = command(*asked)
     assert (code, errors) == (0, "")
@@ -30,14 +30,14 @@ def test_the_best_settings_are_printed_and_written(command, small_vit: str, tmp_
     assert content["chosen_on"] == "development split"
     assert "prol compare ncm head_only:lr=" in (out / "sweep.md").read_text()
     code, text, errors = command(*asked, "--dry-run")
-    assert "3 finished, 0 to go on, 0 to begin" in text
+    assert "3 finished, 0 to resume, 0 to start" in text
 
 
-def test_a_file_and_flags_together_make_a_sweep(command, small_vit: str, tmp_path: Path) -> None:
+def test_a_file_and_flags_together_make_a_sweep(command, micro_vit: str, tmp_path: Path) -> None:
     file = tmp_path / "sweep.toml"
     file.write_text(
         "methods = ['head_only', 'ncm']\ndatasets = ['digits']\nseeds = [0, 1]\n"
-        f"[grid]\nlr = [1e308, 0.1]\n[settings]\nbackbone = '{small_vit}'\ndevice = 'cpu'\ntasks = 2\n"
+        f"[grid]\nlr = [1e308, 0.1]\n[settings]\nbackbone = '{micro_vit}'\ndevice = 'cpu'\ntasks = 2\n"
     )
     asked = ("sweep", "--file", str(file), "--out", str(tmp_path / "out"), "--limit-per-class", "3", "--threads", "1")
     assert "6 runs in" in command(*asked, "--dry-run").out
@@ -103,7 +103,7 @@ def test_axes_of_a_file_stay_while_somebody_has_them(command, tmp_path: Path) ->
         (("nmc:x=1", "digits"), "did you mean 'ncm'?"),
         (("ncm", "digits", "--grid", "lr=0.1"), "nothing in this sweep has 'lr' to try"),
         (("prol", "digits", "--grid", "lr"), "'lr' is not an axis"),
-        (("prol:lr=1", "ncm", "digits", "--grid", "lr=2"), "each method that has it gives it behind its colon"),
+        (("prol:lr=1", "ncm", "digits", "--grid", "lr=2"), "each method that has it gives it after its colon"),
         (("prol", "digits", "--grid", "lr=1", "--grid", "lr=2"), "--grid lr is given twice"),
         (("prol:lenght=3", "digits"), "did you mean 'length'?"),
         (("ncm", "digits", "glyphs", "--data", "x"), "there are several data sets"),

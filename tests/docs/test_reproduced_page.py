@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from docs.pages import DOCS, ROOT
-from prol.experiments.paper.item_files import sources
-from prol.experiments.paper.items import pick
-from prol.experiments.paper.reproduction import render
+from prol.paper.item_files import sources
+from prol.paper.items import pick
+from prol.paper.reproduction import render
 
 REPRODUCED = ROOT / "results" / "reproduce"
 ITEMS = sorted(folder.name for folder in REPRODUCED.iterdir() if (folder / "table.md").is_file())

@@ -42,14 +42,13 @@ def finished(events: list[Event]) -> Result:
 
 
 class AlwaysSays(ColourMeans):
-    """Answers one class, with scores of 0 for all others and a given score for it."""
+    """Predicts one class, with scores of 0 for all others and a given score for it."""
 
     def __init__(self, backbone: ViT, word: str, score: float) -> None:
         super().__init__(backbone, ColourOptions())
         self.word, self.score = word, score
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
-        del fixed
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:  # noqa: ARG002
         scores = torch.zeros(len(pixels), len(self.classes))
         if self.word in self.row_of:
             scores[:, self.row_of[self.word]] = self.score
@@ -57,29 +56,29 @@ class AlwaysSays(ColourMeans):
 
 
 class CountsWork(ColourMeans):
-    """Its test colours are fixed, and it counts how many images it computed them of."""
+    """Its colours are encodings, and it counts how many images it computed them of."""
 
-    fixed = "all"
+    encoding = "all"
 
     def __init__(self, backbone: ViT) -> None:
         super().__init__(backbone, ColourOptions())
         self.computed = 0
 
-    def _fixed(self, pixels: list[Tensor]) -> Tensor:
+    def encoded(self, pixels: list[Tensor]) -> Tensor:
         self.computed += len(pixels)
         return self.colours(pixels)
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
-        known = self._fixed(pixels) if fixed is None else fixed
-        return -torch.cdist(known, self.sums / self.counts[:, None], compute_mode="donot_use_mm_for_euclid_dist")
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:
+        known, means = self.encoded(pixels) if encoded is None else encoded, self.sums.rows / self.counts.rows[:, None]
+        return -torch.cdist(known, means, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 class NeedsTheImagesToo(CountsWork):
-    fixed = "part"
+    encoding = "query"
 
-    def _scores(self, pixels: list[Tensor], fixed: Tensor | None = None) -> Tensor:
+    def scores(self, pixels: list[Tensor], encoded: Tensor | None) -> Tensor:
         assert len(pixels) > 0
-        return super()._scores(pixels, fixed)
+        return super().scores(pixels, encoded)
 
 
 # Points of the stream
@@ -196,7 +195,7 @@ def test_confidence_falls_into_bins_closed_above() -> None:
 
 
 @pytest.mark.parametrize("kind", [CountsWork, NeedsTheImagesToo])
-def test_fixed_features_are_computed_once_a_run_and_change_nothing(tiny: ViT, kind: type[CountsWork]) -> None:
+def test_encodings_are_computed_once_per_run_and_change_nothing(tiny: ViT, kind: type[CountsWork]) -> None:
     dataset = colours(bad_test=[5, 20])
     stream = stream_over(dataset)
     results: dict[bool, Any] = {}
@@ -213,7 +212,7 @@ def test_fixed_features_are_computed_once_a_run_and_change_nothing(tiny: ViT, ki
     assert results[True] == results[False]
 
 
-def test_with_everything_fixed_test_images_are_read_once(tiny: ViT) -> None:
+def test_with_everything_encoded_test_images_are_read_once(tiny: ViT) -> None:
     class Counting:
         def __init__(self, whole: Any) -> None:
             self.whole, self.read = whole, 0
@@ -246,14 +245,14 @@ def test_prol_answers_the_same_from_its_query_features() -> None:
 def test_features_must_be_of_the_same_images(tiny: ViT) -> None:
     learner = NeedsTheImagesToo(tiny)
     images = colours().test.load([0, 1, 2]).images
-    known = learner.fixed_features(images)
-    with pytest.raises(ValueError, match="2 images but fixed features of 3"):
-        learner.predict(images[:2], known)
+    known = learner.encode_images(images)
+    with pytest.raises(ValueError, match="2 images but 3 encodings"):
+        learner.predict_encoded(known, images[:2])
 
 
-def test_a_learner_without_fixed_features_says_so(tiny: ViT) -> None:
-    with pytest.raises(ValueError, match="nothing to keep"):
-        colour_means(tiny).fixed_features(colours().test.load([0]).images)
+def test_a_learner_without_encodings_says_so(tiny: ViT) -> None:
+    with pytest.raises(ValueError, match="changes with learning"):
+        colour_means(tiny).encode_images(colours().test.load([0]).images)
 
 
 # All together

@@ -42,7 +42,7 @@ def test_captured_steps_are_those_one_by_one(method: str) -> None:
     eager, captured = make(method, False), make(method, True)
     for one, other in zip(teach(eager), teach(captured), strict=True):
         assert other == pytest.approx(one, rel=2e-2, abs=2e-2)
-    recordings = captured._take_step._function._recordings.values()
+    recordings = captured.take_step._function._recordings.values()
     assert any(recording.graph is not None for recording in recordings)
     kept, captured_kept = (one.state()[0] for one in (eager, captured))
     # ESRM evicts by entropy, which may differ in its last bits: which image of a class goes may too.

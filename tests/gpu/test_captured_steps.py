@@ -81,8 +81,8 @@ def test_captured_steps_are_those_one_by_one(options: dict[str, Any]) -> None:
     expected = eager.predict(images)
     for _ in range(6):  # the last ones are replays
         torch.testing.assert_close(captured.predict(images), expected, rtol=1e-2, atol=1e-2)
-    assert captured._take_step._function.enabled
-    assert any(recording.graph is not None for recording in captured._take_step._function._recordings.values())
+    assert captured.take_step._function.enabled
+    assert any(recording.graph is not None for recording in captured.take_step._function._recordings.values())
 
 
 def test_compiled_blocks_compute_the_same() -> None:
@@ -96,7 +96,7 @@ def test_every_row_of_the_ablation_learns_the_same_compiled_and_captured(row: st
     options = {"ablation": row, "coefficients": "cifar100", "augment": "none"}
     plain, fast = learner(False, **options), learner(True, compiled=True, **options)
     assert losses(fast, tasks=2) == pytest.approx(losses(plain, tasks=2), rel=0.02, abs=0.01)
-    assert fast._take_step._function.enabled
+    assert fast.take_step._function.enabled
 
 
 def test_a_size_that_comes_once_is_learnt_without_a_plan_for_its_attention() -> None:
@@ -179,7 +179,7 @@ def test_a_network_that_stays_as_it_is_is_replayed_and_learns_the_same(method: s
         scores.append(last - last.mean(1, keepdim=True))
     plain, replayed = scores
     assert float((replayed - plain).norm() / plain.norm()) < 0.02
-    graphs = [recording.graph for recording in one._look._pass._recordings.values()]
+    graphs = [recording.graph for recording in one.look._pass._recordings.values()]
     assert sum(graph is not None for graph in graphs) == 2  # chunks of ten, answers to fifty
 
 
@@ -192,7 +192,7 @@ def test_answers_to_any_number_of_images_have_few_shapes() -> None:
     whole = one.predict(images)
     for count in (17, 24, 31, 32, 33, 50, 99):
         torch.testing.assert_close(one.predict(images[:count]), whole[:count], rtol=1e-2, atol=1e-2)
-    assert {shapes[0][0][0] for shapes in one._answer._recordings} == {32, 64, 128}
+    assert {shapes[0][0][0] for shapes in one._predict._recordings} == {32, 64, 128}
 
 
 @pytest.mark.parametrize("method", sorted(FROZEN.keys() - {"prol_plus"}))  # whose network moves
@@ -201,8 +201,8 @@ def test_features_of_many_batches_are_each_batchs_own(method: str) -> None:
     one: Any = prol.create(method, backbone(captured=True), **FROZEN[method])
     one.predict_batch = 20
     images = next(chunks(1, list(range(10)), 3, size=200))[0]
-    plain = torch.cat([one._look._pass.function(one_input(one, images[i : i + 20]))["seen"] for i in range(0, 200, 20)])
-    torch.testing.assert_close(one.fixed_features(images), plain, rtol=1e-3, atol=1e-3)
+    plain = torch.cat([one.look._pass.function(one_input(one, images[i : i + 20]))["seen"] for i in range(0, 200, 20)])
+    torch.testing.assert_close(one.encode_images(images), plain, rtol=1e-3, atol=1e-3)
 
 
 def one_input(one: Learner, images: Any) -> torch.Tensor:
@@ -217,10 +217,10 @@ def test_prol_plus_answers_by_the_network_as_it_is_while_it_is_tuned_and_after_a
     states = []
     for seen, labels in chunks(16, list(range(10)), 0):
         one.learn(seen, labels)
-        looked = one._look(one_input(one, images))
+        looked = one.look(one_input(one, images))
         torch.testing.assert_close(looked, one.tuning.seen(one_input(one, images)), rtol=1e-3, atol=1e-3)
         states.append((one.state(), one.predict(images)))
-    assert any(recording.graph is not None for recording in one._look._pass._recordings.values())
+    assert any(recording.graph is not None for recording in one.look._pass._recordings.values())
     for (tensors, meta), scores in (states[5], states[15], states[8]):
         one.load_state(tensors, meta)
         torch.testing.assert_close(one.predict(images), scores, rtol=1e-2, atol=1e-2)

@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prol.experiments.executors import OneByOne
-from prol.experiments.grid import Point, Request, points_of
-from prol.experiments.sweep import sweep
 from prol.integrations.ray_executor import RayExecutor
 from prol.runs.display import Silent
+from prol.runs.executors import Serial
+from prol.runs.grid import Point, Request, points_of
+from prol.runs.sweep import sweep
 from runs.small_runs import contents
 
-_PROCESS = re.compile(r"^(\S+): at work in process (\d+) ")
+_PROCESS = re.compile(r"^(\S+): running in process (\d+) ")
 _TASK = re.compile(r"^(\S+): task 1/3: ")
 _ENDED = re.compile(r"^(\S+) (?:finished|failed: .*) \((\d+) of \d+ runs")
 
 
 @dataclass
 class Killer:
-    """Listens to a sweep; once enough runs are over, kills the worker of a run whose first task has ended.
+    """Listens to a sweep; once enough runs have ended, kills the worker of a run whose first task has ended.
 
-    One that was so far on that its run ended all the same does not count: then the next is killed, not before, since
-    a death is heard of later than what other runs have to tell meanwhile.
+    A run that ends nevertheless does not count. Then the next one is killed, not earlier, since a death is reported
+    later than lines that other runs send meanwhile.
     """
 
     after: int
@@ -40,11 +40,11 @@ class Killer:
 
     def __call__(self, line: str) -> None:
         self.lines.append(line)
-        if at_work := _PROCESS.match(line):
-            self.processes[at_work[1]] = int(at_work[2])
+        if running := _PROCESS.match(line):
+            self.processes[running[1]] = int(running[2])
         if ended := _ENDED.match(line):
             self.over = int(ended[2])
-            if ended[1] == self.struck and not self.taken_up_again():
+            if ended[1] == self.struck and not self.resumed():
                 self.struck = None
         met = _TASK.match(line)
         if met and self.over >= self.after and self.struck is None:
@@ -52,12 +52,12 @@ class Killer:
             os.kill(self.processes[met[1]], signal.SIGKILL)
             self.killed.append({"run": met[1], "runs_over_before": self.over})
 
-    def taken_up_again(self) -> list[str]:
+    def resumed(self) -> list[str]:
         return [line for line in self.lines if "its worker died" in line]
 
-    def gone_on_after(self) -> list[int]:
+    def resumed_after(self) -> list[int]:
         """The chunks up to which killed runs had checkpoints."""
-        found = (re.search(r"going on after chunk (\d+)", line) for line in self.lines)
+        found = (re.search(r"resuming after chunk (\d+)", line) for line in self.lines)
         return [int(match[1]) for match in found if match]
 
 
@@ -82,7 +82,7 @@ def sweep_and_kill(
     killer, began = Killer(after), time.perf_counter()
     on_ray = sweep(points, place / "ray", executor, killer)
     middle = time.perf_counter()
-    serial = sweep(points, place / "serial", OneByOne(Silent()))
+    serial = sweep(points, place / "serial", Serial(Silent()))
     ended = time.perf_counter()
     finished = [run.folder for run in serial.runs if run.state == "finished"]
     different = [run for run in finished if contents(place / "ray" / run) != contents(place / "serial" / run)]
@@ -97,8 +97,8 @@ def sweep_and_kill(
         "finished_on_ray": sum(run.state == "finished" for run in on_ray.runs),
         "finished_one_by_one": len(finished),
         "workers_killed": killed,
-        "runs_taken_up_again": len(killer.taken_up_again()),
-        "went_on_after_chunk": killer.gone_on_after(),
+        "runs_taken_up_again": len(killer.resumed()),
+        "went_on_after_chunk": killer.resumed_after(),
         "runs_that_differ": different,
         "failures": on_ray.failures(),
         "seconds_on_ray": round(middle - began, 1),

@@ -1,4 +1,4 @@
-"""A taught learner of every method, on a ViT of one block or two."""
+"""A trained learner of every method, on a ViT of one block or two."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def small_vit(depth: int = 1, dtype: torch.dtype = torch.float32) -> ViT:
 
 
 def taught(method: str, dtype: torch.dtype = torch.float32, **options: Any) -> Learner:
-    """One that was told of two tasks of a small lesson."""
+    """A learner after two announced tasks of a small stream."""
     network: Backbone = small_vit(2 if method in NEED_TWO_BLOCKS else 1, dtype)
     if registry.method(method).from_scratch:
         network = ResNet(4, size=16, precision=network.precision)

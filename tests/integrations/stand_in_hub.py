@@ -34,8 +34,8 @@ class Repository:
 
     def commit(self, branch: str, changed: Files) -> str:
         files = self.commits.get(self.branches.get(branch, ""), {}) | changed
-        told = f"{len(self.commits)} {sorted(files)}".encode()
-        oid = hashlib.sha1(told + b"".join(files.values())).hexdigest()
+        content = f"{len(self.commits)} {sorted(files)}".encode()
+        oid = hashlib.sha1(content + b"".join(files.values())).hexdigest()
         self.commits[oid], self.branches[branch] = files, oid
         return oid
 
@@ -51,12 +51,12 @@ class StandInHub:
     blobs: Files = field(default_factory=dict)
     status: int = 0
     endpoint: str = ""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def answer(self, ask: Ask) -> None:
-        self.asked.append(f"{ask.method} {ask.path}")
+        self.requests.append(f"{ask.method} {ask.path}")
         if self.status:
-            ask.reply(self.status, {"error": "as told"})
+            ask.reply(self.status, {"error": "as requested"})
             return
         first, *rest = ask.path.strip("/").split("/")
         if first == "blobs":
@@ -121,8 +121,8 @@ class StandInHub:
             ask.reply(404, {"error": "Revision not found"}, {"X-Error-Code": "RevisionNotFound"})
             return
         names = [{"rfilename": path} for path in found.commits[oid]]
-        told = {"id": name, "sha": oid, "private": found.private, "siblings": names, "tags": [], "downloads": 0}
-        ask.reply(200, told | {"likes": 0})
+        info = {"id": name, "sha": oid, "private": found.private, "siblings": names, "tags": [], "downloads": 0}
+        ask.reply(200, info | {"likes": 0})
 
     def _sent(self, ask: Ask) -> Files:
         """Files of a commit: small ones as they are, large ones by the hash they were stored under before."""

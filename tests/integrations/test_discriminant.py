@@ -111,12 +111,12 @@ def test_one_sample_of_each_class_makes_the_nearest_one_win() -> None:
 @pytest.mark.parametrize("width", [0, 3])
 def test_without_any_difference_the_classes_seen_more_are_more_probable(width: int) -> None:
     found = taught(torch.ones(4, width, dtype=torch.float64), torch.tensor([0, 1, 1, 1]))
-    asked = torch.ones(1, width, dtype=torch.float64)
-    assert shares(found, asked).flatten().tolist() == pytest.approx([0.25, 0.75])
-    assert shares(found, asked, priors=False).tolist() == [[0.5, 0.5]]
+    x = torch.ones(1, width, dtype=torch.float64)
+    assert shares(found, x).flatten().tolist() == pytest.approx([0.25, 0.75])
+    assert shares(found, x, priors=False).tolist() == [[0.5, 0.5]]
 
 
-def test_a_class_of_which_nothing_was_seen_never_wins() -> None:
+def test_a_class_without_any_sample_is_never_predicted() -> None:
     x, rows = blobs()
     found = taught(x, rows)
     found.add_classes(1)
@@ -124,17 +124,17 @@ def test_a_class_of_which_nothing_was_seen_never_wins() -> None:
         assert shares(found, x, priors=priors)[:, 3].tolist() == [0.0] * 60
 
 
-def test_what_cannot_be_added_up_is_refused_and_changes_nothing() -> None:
+def test_features_that_could_overflow_are_refused_and_change_nothing() -> None:
     x, rows = blobs()
     found = taught(x, rows)
     before = pickle.dumps(found)
     for bad in (torch.nan, torch.inf, 1e101):
-        with pytest.raises(ValueError, match="at most 1e\\+100 in size"):
+        with pytest.raises(ValueError, match="at most 1e\\+100 in absolute value"):
             found.learn(torch.full((1, 5), bad, dtype=torch.float64), rows[:1])
     assert pickle.dumps(found) == before
 
 
-def test_a_pickle_goes_on_bit_for_bit_and_does_not_grow_with_samples() -> None:
+def test_a_pickle_continues_bit_for_bit_and_does_not_grow_with_samples() -> None:
     x, rows = blobs()
     found = taught(x[:40], rows[:40])
     copy = pickle.loads(pickle.dumps(found))

@@ -1,4 +1,4 @@
-"""What people already use is imported when it is asked for, and its absence is explained."""
+"""Optional packages are imported on demand, and a missing one is named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_prol_itself_imports_neither() -> None:
 
 
 @pytest.mark.parametrize(("room", "package"), [("scikit", "sklearn"), ("river_models", "river")])
-def test_a_missing_package_is_named_with_how_to_get_it(room: str, package: str) -> None:
+def test_a_missing_package_is_named(room: str, package: str) -> None:
     script = f"import sys; sys.modules[{package!r}] = None; import prol.integrations.{room}"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 1

@@ -15,8 +15,7 @@ from small_learners import small_vit, taught
 from stand_in_hub import Repository, StandInHub, reached
 
 import prol
-from prol.integrations.hub import FILES, pull, push
-from prol.integrations.hub_errors import HubError
+from prol.integrations.hub import FILES, HubError, pull, push
 from prol.testing.stream import make_images
 
 NAME = "ann/pets"
@@ -46,12 +45,12 @@ def files_of(hub: StandInHub, branch: str = "main") -> dict[str, bytes]:
 def refusal(*arguments: Any, verb: Any = pull, **options: Any) -> str:
     with pytest.raises((ValueError, OSError)) as raised:
         verb(*arguments, **options)
-    said = str(raised.value)
-    assert "\n" not in said
-    return said
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
 
 
-def test_what_is_pushed_comes_back_to_the_bit_and_answers_the_same(
+def test_what_is_pushed_comes_back_bit_for_bit_and_predicts_the_same(
     hub: StandInHub, saved: Path, tmp_path: Path
 ) -> None:
     sent = push(saved, NAME)
@@ -72,7 +71,7 @@ def test_what_is_pushed_comes_back_to_the_bit_and_answers_the_same(
     assert torch.equal(prol.load(f"hub:{NAME}@{sent.commit}", small_vit()).predict(images), wanted)
 
 
-def test_nothing_but_the_three_files_goes_up(hub: StandInHub, saved: Path) -> None:
+def test_nothing_but_the_three_files_is_uploaded(hub: StandInHub, saved: Path) -> None:
     (saved / "service").mkdir()
     (saved / "service" / "journal.jsonl").write_text("secret")
     (saved / "hub.json").write_text("{}")
@@ -82,7 +81,7 @@ def test_nothing_but_the_three_files_goes_up(hub: StandInHub, saved: Path) -> No
     assert not any(b"secret" in blob for blob in hub.blobs.values())
 
 
-def test_a_later_save_is_pushed_over_it_and_older_ones_can_still_be_had(
+def test_a_later_save_is_a_new_commit_and_older_ones_remain_available(
     hub: StandInHub, saved: Path, tmp_path: Path
 ) -> None:
     first, before = push(saved, NAME), contents(saved)
@@ -101,17 +100,17 @@ def test_a_later_save_is_pushed_over_it_and_older_ones_can_still_be_had(
     assert sorted(contents(tmp_path / "old")) == sorted(FILES)
 
 
-def test_what_is_to_be_private_is_never_sent_where_all_can_see_it(
+def test_a_private_upload_never_goes_to_a_public_repository(
     hub: StandInHub, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push(saved, NAME, private=True)
     assert hub.repositories[NAME].private
     pull(NAME, tmp_path / "mine")
     hub.repositories["ann/open"] = Repository()
-    assert "open to all: nothing was sent" in refusal(saved, "ann/open", verb=push, private=True)
+    assert "is public: nothing was uploaded" in refusal(saved, "ann/open", verb=push, private=True)
     assert len(hub.repositories["ann/open"].commits) == 1
     monkeypatch.delenv("HF_TOKEN")
-    assert "does not let you at ann/pets (401)" in refusal(NAME, tmp_path / "theirs")
+    assert "denies access to ann/pets (401)" in refusal(NAME, tmp_path / "theirs")
 
 
 def flip(content: bytes) -> bytes:
@@ -128,7 +127,7 @@ def flip(content: bytes) -> bytes:
         ({"old/model.pkl": lambda _: b"pickle"}, "it holds old/model.pkl"),
     ],
 )
-def test_a_damaged_or_dangerous_one_is_refused_and_leaves_what_was_there(
+def test_a_damaged_or_dangerous_repository_is_refused_and_the_folder_stays(
     hub: StandInHub, saved: Path, tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
     push(saved, NAME)
@@ -149,7 +148,7 @@ def test_files_of_other_names_are_not_even_fetched(hub: StandInHub, saved: Path,
     hub.repositories[NAME].commit("main", {"train.py": b"import os", "big.safetensors": b"0" * 1000})
     pull(NAME, tmp_path / "pets")
     assert sorted(contents(tmp_path / "pets")) == sorted((*FILES, "hub.json"))
-    assert not any("train.py" in asked or "big" in asked for asked in hub.asked)
+    assert not any("train.py" in request or "big" in request for request in hub.requests)
 
 
 def test_what_is_no_saved_learner_is_refused(hub: StandInHub, saved: Path, tmp_path: Path) -> None:
@@ -169,13 +168,13 @@ def test_what_is_no_saved_learner_is_refused(hub: StandInHub, saved: Path, tmp_p
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (401, "does not let you at ann/pets (401): check the name; where it needs a token, log in"),
-        (403, "refuses ann/pets (403): the token has no right to it"),
+        (401, "denies access to ann/pets (401): check the name; where it needs a token, log in"),
+        (403, "refuses ann/pets (403): the token has no access to it"),
         (404, "has no repository ann/pets (404): check the name"),
-        (418, "answers 418 for ann/pets"),
+        (418, "returned 418 for ann/pets"),
     ],
 )
-def test_what_the_hub_refuses_is_told_in_one_line(
+def test_what_the_hub_refuses_is_reported_in_one_line(
     command: Any, hub: StandInHub, saved: Path, tmp_path: Path, status: int, message: str
 ) -> None:
     hub.status = status
@@ -187,15 +186,15 @@ def test_what_the_hub_refuses_is_told_in_one_line(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_revision_that_is_not_there_is_told(saved: Path, tmp_path: Path) -> None:
+def test_a_missing_revision_is_reported(saved: Path, tmp_path: Path) -> None:
     push(saved, NAME)
-    assert "ann/pets has no revision 'v9' on the hub" in refusal(NAME, tmp_path / "pets", revision="v9")
+    assert "ann/pets has no revision 'v9' on the Hub" in refusal(NAME, tmp_path / "pets", revision="v9")
 
 
 def test_without_a_token_nothing_is_sent(hub: StandInHub, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_TOKEN")
     assert "needs a token: log in with `hf auth login`, or set HF_TOKEN" in refusal(saved, NAME, verb=push)
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 @pytest.mark.usefixtures("hub")

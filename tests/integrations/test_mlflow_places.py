@@ -1,4 +1,4 @@
-"""Where MLflow writes: addresses that it knows are left to it, all else is a folder."""
+"""Where MLflow writes: URIs that it knows are left to it, all else is a folder."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import pytest
 
 from integrations.read_back import mlflow_numbers
 from integrations.test_trackers import Noting
-from prol.integrations.trackers import MLflow
+from prol.integrations.trackers import MLflow, _tracking_uri
 from prol.runs import start
 from runs.small_runs import small_plan
 
 
 class Workspace(BaseHTTPRequestHandler):
-    """As much of Databricks as a run asks for."""
+    """As much of Databricks as a run uses."""
 
-    asked: list[str]
+    requests: list[str]
 
     def do_GET(self) -> None:
-        self._answer({"experiment": {"experiment_id": "7", "name": "prol"}})
+        self._reply({"experiment": {"experiment_id": "7", "name": "prol"}})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer({"run": {"info": {"run_id": "abc", "status": "RUNNING"}}})
+        self._reply({"run": {"info": {"run_id": "abc", "status": "RUNNING"}}})
 
-    def _answer(self, content: dict[str, Any]) -> None:
-        self.asked.append(self.path.partition("?")[0])
+    def _reply(self, content: dict[str, Any]) -> None:
+        self.requests.append(self.path.partition("?")[0])
         body = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -45,14 +45,14 @@ class Workspace(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What a Databricks of this machine is asked; the one that MLflow finds."""
-    Workspace.asked = []
+    """The requests to a Databricks workspace on this machine, which MLflow finds."""
+    Workspace.requests = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Workspace)
     Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DATABRICKS_HOST", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("DATABRICKS_TOKEN", "secret")
-    yield Workspace.asked
+    yield Workspace.requests
     server.shutdown()
     server.server_close()
 
@@ -68,6 +68,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_databricks_is_written_to_and_no_folder_of_that_name(
     tmp_path: Path, small_vit: str, here: Path, workspace: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,23 +83,30 @@ def test_databricks_is_written_to_and_no_folder_of_that_name(
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("uri", ["databricks-uc", "uc", "uc:http://127.0.0.1:9", "arn:aws:sagemaker:eu:1:mlflow/x"])
-def test_an_address_that_this_mlflow_does_not_serve_is_refused_by_it(
-    tmp_path: Path, small_vit: str, here: Path, uri: str
-) -> None:
+@pytest.mark.parametrize(
+    "uri",
+    ["databricks", "databricks-uc", "uc", "uc:http://127.0.0.1:9", "arn:aws:sagemaker:eu:1:mlflow/x", "http://host:5"],
+)
+def test_a_uri_that_mlflow_knows_is_left_to_it(uri: str) -> None:
+    assert _tracking_uri(uri) == uri
+
+
+def test_a_uri_that_this_mlflow_does_not_support_is_refused_by_it(tmp_path: Path, small_vit: str, here: Path) -> None:
     display = Noting()
-    start(small_plan(small_vit), tmp_path / "run", display, [MLflow(uri)])
+    start(small_plan(small_vit), tmp_path / "run", display, [MLflow("uc:http://127.0.0.1:9")])
     [warning] = display.warnings
-    assert warning.startswith("tracking by mlflow has stopped, the run goes on without it")
-    assert f"'{uri}'" in warning
+    assert warning.startswith("tracking by mlflow has stopped, the run continues without it")
+    assert "'uc:http://127.0.0.1:9'" in warning
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("uri", ["./databricks", "numbers", "file:numbers", "file:12:30", "12:30"])
-def test_all_else_is_a_folder(tmp_path: Path, small_vit: str, here: Path, uri: str) -> None:
+@pytest.mark.parametrize("text", ["./databricks", "numbers", "file:numbers", "file:12:30", "12:30", "C:\\numbers"])
+def test_all_else_is_a_folder(here: Path, text: str) -> None:
+    assert _tracking_uri(text) == (here / text.removeprefix("file:").removeprefix("./")).as_uri()
+
+
+def test_a_folder_is_written_to(tmp_path: Path, small_vit: str, here: Path) -> None:
     display = Noting()
-    start(small_plan(small_vit), tmp_path / "run", display, [MLflow(uri)])
+    start(small_plan(small_vit), tmp_path / "run", display, [MLflow("file:12:30")])
     assert display.warnings == []
-    [place] = here.iterdir()
-    assert place.name == uri.removeprefix("file:").removeprefix("./")
-    assert len(mlflow_numbers(place)["accuracy/average"]) == 3
+    assert len(mlflow_numbers(here / "12:30")["accuracy/average"]) == 3

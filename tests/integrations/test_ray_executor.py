@@ -1,3 +1,5 @@
+"""Runs on Ray: which are resumed, what is refused. Tests that start a cluster are slow."""
+
 from __future__ import annotations
 
 import json
@@ -7,8 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,26 +18,22 @@ import ray
 
 import prol
 from integrations.killed_workers import small_points, sweep_and_kill
-from prol.experiments.comparison import compare
-from prol.integrations.ray_executor import RayExecutor, _same_prol
-from prol.integrations.ray_worker import Errand, Over, reason_to_refuse, source_sha256, work
+from prol.integrations.ray_executor import RayExecutor, _same_prol, _Schedule
+from prol.integrations.ray_worker import RunEnded, RunRequest
 from prol.runs import Plan, RunFolder
+from prol.runs.comparison import compare
 from runs.small_runs import contents, environment, small_plan
 
 
-def errand(plan: Plan, place: Path, **changes: Any) -> Errand:
-    (place / "marker").touch()
-    return replace(Errand(plan, place / "run", place / "marker", source_sha256(), place, cpus=1.0), **changes)
-
-
-def test_a_killed_workers_run_goes_on_and_all_results_are_those_of_serial_runs(tmp_path: Path, small_vit: str) -> None:
+@pytest.mark.slow
+def test_a_killed_workers_run_is_resumed_and_results_are_those_of_serial_runs(tmp_path: Path, small_vit: str) -> None:
     """Four runs, two at a time; the first worker to end a task is killed."""
     points = small_points(small_vit, ["prol:blocks=2"], {"lr": [0.01, 0.1], "chunk": [2]}, [0, 1])
     killer, found = sweep_and_kill(points, tmp_path, 0, RayExecutor(jobs=2))
     assert found["finished_on_ray"] == found["finished_one_by_one"] == 4
     assert found["runs_that_differ"] == []
     assert found["runs_taken_up_again"] == 1
-    assert len(killer.gone_on_after()) == 1
+    assert len(killer.resumed_after()) == 1
     assert not ray.is_initialized()
     assert list((tmp_path / "ray").glob(".shared-*")) == []
 
@@ -54,11 +52,11 @@ def test_twenty_four_runs_with_a_worker_killed_half_way_end_as_serial_ones(tmp_p
     assert found["finished_on_ray"] == found["finished_one_by_one"] == 24
     assert found["runs_that_differ"] == []
     assert found["runs_taken_up_again"] == 1
-    assert min(killer.gone_on_after()) > 0
+    assert min(killer.resumed_after()) > 0
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_there_is_used_and_left_as_it_is(tmp_path: Path, small_vit: str) -> None:
+def test_an_existing_cluster_is_used_and_left_as_it_is(tmp_path: Path, small_vit: str) -> None:
     script = (
         "import ray, sys; context = ray.init('local', num_cpus=2, include_dashboard=False, log_to_driver=False); "
         "print(context.address_info['gcs_address'], flush=True); sys.stdin.read(); "
@@ -90,19 +88,19 @@ def test_a_cluster_that_is_there_is_used_and_left_as_it_is(tmp_path: Path, small
 
 @pytest.mark.slow
 def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU is a number to Ray: a cluster may be told of one that is not there."""
+    """A GPU is a number to Ray: a cluster may declare one that does not exist."""
 
-    def say_what_is_set_aside(errand: Errand) -> Iterator[str | Over]:
-        yield f"{errand.path.name} {ray.get_runtime_context().get_assigned_resources()['GPU']}"
-        yield Over(None)
+    def report_what_is_reserved(request: RunRequest) -> Iterator[str | RunEnded]:
+        yield f"{request.path.name} {ray.get_runtime_context().get_assigned_resources()['GPU']}"
+        yield RunEnded(None)
 
-    monkeypatch.setattr("prol.integrations.ray_executor.work", say_what_is_set_aside)
+    monkeypatch.setattr("prol.integrations.ray_executor.work", report_what_is_reserved)
     plan, heard = small_plan(small_vit), []
     pending = {tmp_path / name: plan for name in "abcd"}
     ray.init("local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)
     try:
         executor = RayExecutor(cpus=1, gpus=0.25)
-        ended = list(executor.settle(pending, lambda path, word: heard.append((path.name, word))))
+        ended = list(executor.settle(pending, lambda path, line: heard.append((path.name, line))))
         assert sorted(ended) == [(path, None) for path in pending]
         assert sorted(heard) == [(name, f"{name} 0.25") for name in "abcd"]
     finally:
@@ -110,7 +108,7 @@ def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatc
 
 
 @pytest.mark.slow
-def test_who_stops_listening_stops_the_runs_and_they_can_go_on(tmp_path: Path, small_vit: str) -> None:
+def test_runs_stop_when_nobody_listens_and_can_be_resumed(tmp_path: Path, small_vit: str) -> None:
     """On a cluster that outlives it, so that the runs would too."""
     plan = small_plan(small_vit, "prol", chunk=1, limit_per_class=40, workers=1)
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -137,48 +135,11 @@ def test_who_stops_listening_stops_the_runs_and_they_can_go_on(tmp_path: Path, s
         ray.shutdown()
 
 
-def test_a_worker_tells_a_run_line_by_line_and_then_its_end(tmp_path: Path, small_vit: str) -> None:
-    words = list(work(errand(small_plan(small_vit, workers=1), tmp_path)))
-    assert words[-1] == Over(None)
-    assert f"at work in process {os.getpid()} on" in str(words[0])
-    assert any("task 3/3" in str(word) for word in words)
-    assert RunFolder(tmp_path / "run").status() == "finished"
-    diverging = small_plan(small_vit, "head_only", options={"lr": 1e308})
-    *_, diverged = work(errand(diverging, tmp_path, path=tmp_path / "diverging"))
-    assert isinstance(diverged, Over)
-    assert "the loss is not finite" in str(diverged.problem)
-
-
-def test_a_worker_that_shares_no_files_or_has_another_prol_says_so(tmp_path: Path) -> None:
-    good = errand(Plan("ncm", "digits"), tmp_path)
-    assert reason_to_refuse(good) is None
-    nowhere = list(work(replace(good, marker=tmp_path / "elsewhere/marker")))
-    assert isinstance(nowhere[-1], Over)
-    assert "does not see" in str(nowhere[-1].problem)
-    assert "on a file system that all machines of the cluster share" in str(nowhere[-1].problem)
-    assert "has another prol" in str(reason_to_refuse(replace(good, source="other")))
-
-
-def test_a_run_taken_up_again_waits_for_the_lock_of_the_worker_that_is_lost(tmp_path: Path, small_vit: str) -> None:
-    lost = RunFolder(tmp_path / "run")
-    lost.path.mkdir()
-    told: list[Any] = []
-    with lost.locked():
-        at_work = threading.Thread(
-            target=lambda: told.extend(work(errand(small_plan(small_vit, workers=1), tmp_path, again=True)))
-        )
-        at_work.start()
-        at_work.join(timeout=0.3)
-        assert at_work.is_alive()
-    at_work.join(timeout=60)
-    assert told[-1] == Over(None)
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"cpus": 0}, "cpus must be above 0"),
-        ({"gpus": 1.5}, "gpus must be a part of one or a whole number"),
+        ({"gpus": 1.5}, "gpus must be a fraction of one or a whole number"),
         ({"gpus": -1}, "gpus must be"),
         ({"memory": 0}, "memory must be above 0"),
         ({"retries": -1}, "retries must be 0"),
@@ -195,15 +156,15 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], says: str) -> 
 def test_an_address_where_nothing_listens_is_refused_before_ray_tries_for_minutes(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
+    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was contacted"))
     with socket.socket() as taken:  # bound, so that nobody else listens there
         taken.bind(("127.0.0.1", 0))
         executor = RayExecutor(address.format(port=taken.getsockname()[1]))
-        with pytest.raises(ValueError, match="begin one with `ray start --head`"):
+        with pytest.raises(ValueError, match="start one with `ray start --head`"):
             next(executor.settle({tmp_path / "run": Plan("ncm", "glyphs")}, lambda *_: None))
 
 
-def test_a_cluster_of_this_machine_imports_the_prol_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_cluster_imports_the_prol_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     source = str(Path(prol.__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
     with _same_prol():
@@ -217,12 +178,88 @@ def test_a_cluster_of_this_machine_imports_the_prol_that_began_it(monkeypatch: p
     assert "PYTHONPATH" not in os.environ
 
 
-def test_a_missing_package_is_named_with_how_to_get_it(tmp_path: Path) -> None:
-    script = (
-        "import sys; sys.modules['ray'] = None; from prol.cli.app import main; "
-        f"main(['sweep', 'ncm', 'digits', '--executor', 'ray', '--out', {str(tmp_path / 'out')!r}])"
+def test_a_missing_package_is_named(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    outcome = command("sweep", "ncm", "digits", "--executor", "ray", "--out", str(tmp_path / "out"))
+    assert (outcome.code, outcome.err) == (2, "prol: ray is missing: pip install 'prol[ray]'\n")
+
+
+class InThisProcess:
+    """As much of Ray as a schedule uses. A task is a generator; an exception that it yields ends its worker."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self) -> None:
+        self.reserved: dict[str, Any] = {}
+        self.cancelled = 0
+
+    def remote(self, **reserved: Any) -> Any:
+        self.reserved = reserved
+        return lambda function: SimpleNamespace(remote=function)
+
+    def wait(self, streams: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return streams[:num_returns], streams[num_returns:]
+
+    def get(self, message: Any) -> Any:
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def cancel(self, stream: Any, force: bool) -> None:
+        self.cancelled += force
+        stream.close()
+
+
+def scheduled(cluster: InThisProcess, place: Path, names: str, **settings: Any) -> tuple[Any, list[str]]:
+    """What a schedule of these runs yields, and what it reports."""
+    plan, heard = Plan("ncm", "digits"), list[str]()
+    requests = {Path(name): RunRequest(plan, place / name, place, "", place, 1.0) for name in names}
+    executor = RayExecutor(**settings)
+    return _Schedule(cluster, executor, requests, lambda path, line: heard.append(f"{path}: {line}")).execute(), heard
+
+
+def test_a_lost_run_is_resumed_as_often_as_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[tuple[str, bool]] = []
+
+    def work(request: RunRequest) -> Iterator[Any]:
+        attempts.append((request.path.name, request.again))
+        yield "started"
+        if request.path.name == "c":
+            return  # without any last message
+        if request.path.name == "b" or not request.again:
+            yield ray.exceptions.WorkerCrashedError()
+        yield RunEnded(None)
+
+    monkeypatch.setattr("prol.integrations.ray_executor.work", work)
+    cluster = InThisProcess()
+    ended, heard = scheduled(cluster, tmp_path, "abc", retries=1, jobs=1, gpus=0.5, memory=2)
+    outcome = dict(ended)
+    assert outcome[Path("a")] is None
+    assert outcome[Path("b")] == "its worker died (WorkerCrashedError), also after 1 retries"
+    assert outcome[Path("c")] == "its worker died (it ended without a message), also after 1 retries"
+    assert attempts == [(name, again) for name in "abc" for again in (False, True)]
+    assert heard[:3] == [
+        "a: started",
+        "a: its worker died (WorkerCrashedError); resuming from its last checkpoint",
+        "a: started",
+    ]
+    reserved = {"num_cpus": 1, "num_gpus": 0.5, "memory": 2_000_000_000, "max_retries": 0, "num_returns": "streaming"}
+    assert cluster.reserved == reserved
+
+
+def test_an_error_before_a_run_starts_is_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ray.exceptions.RayTaskError("work", "Traceback\nModuleNotFoundError: no prol", ModuleNotFoundError())
+    monkeypatch.setattr("prol.integrations.ray_executor.work", lambda _: iter([error]))
+    [(_, problem)], _ = scheduled(InThisProcess(), tmp_path, "a")
+    assert problem.startswith("its worker could not start (ModuleNotFoundError: no prol): install the same prol")
+
+
+def test_runs_are_cancelled_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "prol.integrations.ray_executor.work", lambda r: (m for m in [RunEnded(None)] if r.path.name == "a")
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment(), cwd=tmp_path
-    )
-    assert (ended.returncode, ended.stderr) == (2, "prol: ray is missing: pip install 'prol[ray]'\n")
+    cluster = InThisProcess()
+    ended, _ = scheduled(cluster, tmp_path, "abc", jobs=2)
+    assert next(ended) == (Path("a"), None)
+    ended.close()
+    assert cluster.cancelled == 1

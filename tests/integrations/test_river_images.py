@@ -38,8 +38,15 @@ def show_all(model: PROLClassifier) -> PROLClassifier:
     return model
 
 
-@pytest.mark.parametrize(("method", "options"), [("ncm", {}), ("slda", {}), ("prol", {"blocks": 2})])
-def test_an_image_is_a_step_and_none_is_kept(small_vit: str, method: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("ncm", {}),
+        pytest.param("slda", {}, marks=pytest.mark.slow),
+        pytest.param("prol", {"blocks": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_an_image_is_a_step_and_none_is_stored(small_vit: str, method: str, options: dict[str, Any]) -> None:
     model = show_all(make(small_vit, method, options=options))
     learner = in_prol(small_vit, [slice(n, n + 1) for n in range(7)], method, **options)
     assert model.waiting == 0
@@ -53,7 +60,7 @@ def test_an_image_is_a_step_and_none_is_kept(small_vit: str, method: str, option
     assert list(model.predict_proba_many(IMAGES)[0]) == ["cat", "ant", "bee"]
 
 
-def test_a_chunk_is_gathered_where_that_is_asked_for_and_the_rest_can_be_learnt(small_vit: str) -> None:
+def test_a_chunk_is_gathered_on_request_and_the_rest_can_be_learnt(small_vit: str) -> None:
     model = make(small_vit, chunk=3)
     images = IMAGES.copy()
     for number, (image, label) in enumerate(zip(images, LABELS, strict=True)):
@@ -77,7 +84,7 @@ def test_a_batch_is_a_step_after_what_waits(small_vit: str) -> None:
     assert same_state(model.learner, in_prol(small_vit, [slice(0, 1), slice(1, 7)]))
 
 
-def test_pickles_and_copies_go_on_bit_for_bit_with_what_waits(small_vit: str) -> None:
+def test_pickles_and_copies_continue_bit_for_bit_with_waiting_images(small_vit: str) -> None:
     model = make(small_vit, "slda", chunk=2)
     for image, label in zip(IMAGES[:3], LABELS[:3], strict=True):
         model.learn_one(image, label)
@@ -107,11 +114,18 @@ def test_pil_images_and_numbers_as_labels_are_read(small_vit: str) -> None:
     assert model.predict_one(Image.fromarray(IMAGES[3]).resize((40, 33))) == 1
 
 
-def test_it_answers_from_the_first_moment(small_vit: str) -> None:
+def test_it_predicts_from_the_start(small_vit: str) -> None:
     model = make(small_vit)
     assert model.predict_proba_one(IMAGES[0]) == {}
     assert model.predict_one(IMAGES[0]) is None
     assert model.predict_many(IMAGES[:2]) == [None, None]
+
+
+@pytest.fixture(scope="module")
+def learnt(small_vit: str) -> PROLClassifier:
+    model = make(small_vit)
+    model.learn_many(IMAGES, LABELS)
+    return model
 
 
 @pytest.mark.parametrize("chunk", [1, 2])
@@ -125,18 +139,17 @@ def test_it_answers_from_the_first_moment(small_vit: str) -> None:
     ],
 )
 def test_a_sample_that_is_refused_changes_nothing(
-    small_vit: str, chunk: int, image: Any, label: Any, says: str
+    learnt: PROLClassifier, chunk: int, image: Any, label: Any, says: str
 ) -> None:
-    model = make(small_vit, chunk=chunk)
-    model.learn_many(IMAGES, LABELS)
-    before = model.learner.clone()
+    model, before = learnt, learnt.learner.clone()
+    model.chunk = chunk
     with pytest.raises(ValueError, match=says):
         model.learn_one(image, label)
     assert same_state(model.learner, before)
     assert model.waiting == 0
 
 
-def test_a_chunk_that_is_none_is_refused() -> None:
+def test_an_invalid_chunk_is_refused() -> None:
     with pytest.raises(ValueError, match="chunk must be a whole number, at least 1, got 0"):
         PROLClassifier(chunk=0)
 

@@ -72,7 +72,7 @@ def test_fit_forgets() -> None:
         (X[:2], [0.5, 1.5], "Unknown label type"),
         (X[:3], Y[:2], "inconsistent numbers of samples"),
         (np.full((2, 13), np.nan), Y[:2], "contains NaN"),
-        (np.full((2, 13), 1e200), [5, 6], "at most 1e\\+100 in size"),
+        (np.full((2, 13), 1e200), [5, 6], "at most 1e\\+100 in absolute value"),
     ],
 )
 def test_bad_input_is_refused_and_what_was_learnt_stays(features: Any, labels: Any, says: str) -> None:

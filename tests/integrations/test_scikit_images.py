@@ -19,6 +19,7 @@ from sklearn.utils import estimator_checks
 
 import prol
 from methods.small_streams import pictures, same_state
+from prol.integrations import river_models
 from prol.integrations.scikit import PROLClassifier
 
 KINDS = [2, 0, 2, 1, 0, 1, 2, 2, 0, 1, 3, 0]
@@ -33,7 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=OPTIONS)
+@pytest.fixture(params=["ncm", *(pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS if name != "ncm")])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -65,7 +66,7 @@ def test_fit_forgets_and_is_one_pass_in_chunks(small_vit: str, method: str) -> N
     assert same_state(model.learner_, make(small_vit, method).partial_fit(IMAGES, LABELS).learner_)
 
 
-def test_a_file_of_joblib_holds_no_network_and_goes_on_bit_for_bit(small_vit: str, method: str) -> None:
+def test_a_file_of_joblib_holds_no_network_and_continues_bit_for_bit(small_vit: str, method: str) -> None:
     model = make(small_vit, method).fit(IMAGES[:7], LABELS[:7])
     file = io.BytesIO()
     joblib.dump(model, file)
@@ -95,7 +96,7 @@ def test_classes_grow_with_texts_and_with_numbers(small_vit: str) -> None:
         assert model.score(IMAGES, labels) == 1.0
 
 
-def test_announced_classes_have_a_column_and_the_learner_is_not_told(small_vit: str) -> None:
+def test_announced_classes_have_a_column_and_the_learner_is_not_given_them(small_vit: str) -> None:
     model = make(small_vit).partial_fit(IMAGES[:5], LABELS[:5], classes=["zoo", "ant", "bee"])
     assert model.classes_.tolist() == ["ant", "bee", "cat", "zoo"]
     assert model.predict_proba(IMAGES)[:, 3].tolist() == [0.0] * 12
@@ -109,6 +110,11 @@ def test_pil_images_of_any_size_are_read(small_vit: str) -> None:
         learner.learn(photos[start : start + 5], LABELS[start : start + 5])
     assert same_state(model.learner_, learner)
     assert model.score(photos, LABELS) == 1.0
+
+
+@pytest.fixture(scope="module")
+def learnt(small_vit: str) -> PROLClassifier:
+    return make(small_vit).fit(IMAGES[:5], LABELS[:5])
 
 
 @pytest.mark.parametrize(
@@ -126,9 +132,9 @@ def test_pil_images_of_any_size_are_read(small_vit: str) -> None:
 )
 @pytest.mark.parametrize("verb", ["fit", "partial_fit"])
 def test_bad_input_is_refused_and_what_was_learnt_stays(
-    small_vit: str, verb: str, images: Any, labels: Any, says: str
+    learnt: PROLClassifier, verb: str, images: Any, labels: Any, says: str
 ) -> None:
-    model = make(small_vit).fit(IMAGES[:5], LABELS[:5])
+    model = learnt
     learner, state = model.learner_, model.learner_.clone()
     with pytest.raises(ValueError, match=says):
         getattr(model, verb)(images, labels)
@@ -147,14 +153,14 @@ def test_numbers_after_texts_are_refused_unless_all_begins_anew(small_vit: str) 
 
 def test_a_step_that_fails_leaves_the_steps_before_it(small_vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, learner = make(small_vit).fit(IMAGES[:5], LABELS[:5]), in_prol(small_vit)
-    step = type(learner)._learn
+    step = type(learner).learn_pixels
 
     def no_dogs(self: prol.Learner, pixels: Any, rows: torch.Tensor) -> None:
         if "dog" in self.classes:
             raise ValueError("no dogs today")
         step(self, pixels, rows)
 
-    monkeypatch.setattr(type(learner), "_learn", no_dogs)
+    monkeypatch.setattr(type(learner), "learn_pixels", no_dogs)
     with pytest.raises(ValueError, match="no dogs today"):
         model.partial_fit(IMAGES[5:], [*["eel"] * 5, "dog", "dog"])
     assert model.classes_.tolist() == ["ant", "bee", "cat", "eel"]
@@ -178,7 +184,7 @@ def test_a_setting_that_is_none_is_refused_when_learning_begins(settings: dict[s
         model.fit(IMAGES, LABELS)
 
 
-def test_nothing_can_be_asked_before_anything_is_learnt(small_vit: str) -> None:
+def test_nothing_is_predicted_before_anything_is_learnt(small_vit: str) -> None:
     for verb in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(NotFittedError):
             getattr(make(small_vit), verb)(IMAGES)
@@ -219,3 +225,29 @@ def test_weights_that_moved_are_found_where_set_params_says(small_vit: str, tmp_
         moved.predict(IMAGES)
     moved.set_params(backbone=f"{architecture}@{there}")
     assert np.array_equal(moved.decision_function(IMAGES), scores)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *((f"{package}.{kind}", name) for package in ("scikit", "river_models")
+          for kind, name in (("images", "PROLClassifier"), ("features", "StreamingLDA"))),
+        ("kept_learner", "KeptLearner"),
+    ],
+)  # fmt: skip
+def test_names_in_pickles_of_version_0_1_are_found(module: str, name: str) -> None:
+    found = pickle.loads(f"cprol.integrations.{module}\n{name}\n.".encode())
+    assert found.__module__ in (f"prol.integrations.{module.partition('.')[0]}", "prol.integrations.stored_learner")
+
+
+def test_pickles_of_version_0_1_are_opened(small_vit: str) -> None:
+    """There, the attribute that holds the learner had another name."""
+    for kind, learn, learner in (
+        (PROLClassifier, "fit", "learner_"),
+        (river_models.PROLClassifier, "learn_many", "learner"),
+    ):
+        model, old = kind("ncm", small_vit, device="cpu"), kind.__new__(kind)
+        getattr(model, learn)(IMAGES, LABELS)
+        state = pickle.loads(pickle.dumps(vars(model)))
+        old.__setstate__({"_kept" if name == "_stored" else name: value for name, value in state.items()})
+        assert same_state(getattr(old, learner), getattr(model, learner))

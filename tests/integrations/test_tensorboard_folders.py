@@ -1,137 +1,94 @@
-"""Runs that write side by side into one folder of event files, also those that have the same name."""
+"""Runs that share one folder of event files, also those of the same name."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from integrations.read_back import tensorboard_numbers, tensorboard_text
 from integrations.test_trackers import Noting
-from prol.integrations.trackers import TensorBoard
-from prol.runs import resume, start
+from prol.integrations.trackers import TensorBoard, _own_folder
+from prol.runs import RunFolder, resume, start
 from runs.small_runs import small_plan
 
-AVERAGE = "accuracy/average"
 
-
-def track(vit: str, out: Path, shared: Path, seed: int = 0, events: int = 0) -> None:
-    """A whole run, or one that is stopped after some events."""
-    display = Noting(events)
-    plan = small_plan(vit, seed=seed)
-    if events:
-        with pytest.raises(KeyboardInterrupt):
-            start(plan, out, display, [TensorBoard(str(shared), every=1)])
-    else:
-        start(plan, out, display, [TensorBoard(str(shared), every=1)])
-    assert display.warnings == []
-
-
-def go_on(out: Path, shared: Path) -> None:
-    display = Noting()
-    resume(out, display, [TensorBoard(str(shared), every=1)])
-    assert display.warnings == []
+def run_in(folder: Path) -> Any:
+    """As much of a run as the choice of its folder depends on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    RunFolder(folder).config.touch()
+    return SimpleNamespace(folder=folder)
 
 
 def require_whole(place: Path, out: Path) -> None:
     """Event files of this run alone, with each task and each chunk once."""
     written = tensorboard_numbers(place)
     # Files of the same second are read in any order.
-    tasks, chunks = (sorted(step for step, _ in written[name]) for name in (AVERAGE, "speed/train_images_per_second"))
+    tasks, chunks = (
+        sorted(step for step, _ in written[name]) for name in ("accuracy/average", "speed/train_images_per_second")
+    )
     assert len(tasks) == 3
     assert chunks == list(range(1, tasks[-1] + 1))
     assert f"`{out.resolve()}`" in tensorboard_text(place, "settings")
 
 
-def folders(shared: Path) -> list[str]:
-    return sorted(place.name for place in shared.iterdir())
+def test_two_stopped_runs_of_one_name_resume_in_their_own_folders(tmp_path: Path, small_vit: str) -> None:
+    shared, runs, display = tmp_path / "shared", [tmp_path / "a" / "mine", tmp_path / "b" / "mine"], Noting()
+    tracker = TensorBoard(str(shared), every=1)
+    for seed, out in enumerate(runs):
+        with pytest.raises(KeyboardInterrupt):
+            start(small_plan(small_vit, seed=seed), out, Noting(8), [tracker])
+    for out in reversed(runs):
+        resume(out, display, [tracker])
+    assert display.warnings == []
+    assert sorted(place.name for place in shared.iterdir()) == ["mine", "mine-2"]
+    require_whole(shared / "mine", runs[0])
+    require_whole(shared / "mine-2", runs[1])
 
 
-def test_runs_of_one_name_have_a_folder_each(tmp_path: Path, small_vit: str) -> None:
-    shared = tmp_path / "shared"
-    for seed, above in enumerate(("a", "b", "c")):
-        track(small_vit, tmp_path / above / "mine", shared, seed)
-    assert folders(shared) == ["mine", "mine-2", "mine-3"]
-    for name, above in zip(folders(shared), ("a", "b", "c"), strict=True):
-        require_whole(shared / name, tmp_path / above / "mine")
+def test_runs_of_one_name_have_a_folder_each_and_find_it_again(tmp_path: Path) -> None:
+    shared, runs = tmp_path / "shared", [run_in(tmp_path / above / "mine") for above in "abc"]
+    expected = [shared / name for name in ("mine", "mine-2", "mine-3")]
+    assert [_own_folder(shared, run) for run in runs] == expected
+    assert [_own_folder(shared, run) for run in reversed(runs)] == expected[::-1]
+    assert _own_folder(tmp_path / "other", runs[2]) == tmp_path / "other" / "mine"
 
 
-def test_a_stopped_run_goes_on_in_its_own_of_them(tmp_path: Path, small_vit: str) -> None:
-    shared, first, second = tmp_path / "shared", tmp_path / "a" / "mine", tmp_path / "b" / "mine"
-    track(small_vit, first, shared, 0, events=8)
-    track(small_vit, second, shared, 1, events=8)
-    go_on(second, shared)
-    go_on(first, shared)
-    assert folders(shared) == ["mine", "mine-2"]
-    require_whole(shared / "mine", first)
-    require_whole(shared / "mine-2", second)
-
-
-def test_a_run_that_was_moved_and_renamed_goes_on_in_its_own(tmp_path: Path, small_vit: str) -> None:
+def test_a_run_that_was_moved_and_renamed_finds_its_folder(tmp_path: Path) -> None:
     shared, out, moved = tmp_path / "shared", tmp_path / "mine", tmp_path / "elsewhere"
-    track(small_vit, out, shared, events=8)
+    _own_folder(shared, run_in(out))
     out.rename(moved)
-    go_on(moved, shared)
-    assert folders(shared) == ["mine"]
-    require_whole(shared / "mine", out)
+    assert _own_folder(shared, run_in(moved)) == shared / "mine"
+    run_in(out)  # another run in its former place
+    assert _own_folder(shared, run_in(moved)) == shared / "mine"
 
 
-def test_a_copy_of_a_run_is_another_run(tmp_path: Path, small_vit: str) -> None:
+def test_a_copy_of_a_run_is_another_run(tmp_path: Path) -> None:
     shared, out, copy = tmp_path / "shared", tmp_path / "mine", tmp_path / "copy"
-    track(small_vit, out, shared, events=8)
+    _own_folder(shared, run_in(out))
     shutil.copytree(out, copy)
-    go_on(out, shared)
-    go_on(copy, shared)
-    assert folders(shared) == ["copy", "mine"]
-    require_whole(shared / "mine", out)
-    assert tensorboard_numbers(shared / "copy")[AVERAGE]
+    assert _own_folder(shared, run_in(copy)) == shared / "copy"
+    assert _own_folder(shared, run_in(out)) == shared / "mine"
 
 
-def test_a_run_in_the_place_of_one_that_was_removed_is_another_one(tmp_path: Path, small_vit: str) -> None:
+def test_a_run_in_the_place_of_a_removed_one_is_another_run(tmp_path: Path) -> None:
     shared, out = tmp_path / "shared", tmp_path / "mine"
-    track(small_vit, out, shared)
+    _own_folder(shared, run_in(out))
     shutil.rmtree(out)
-    track(small_vit, out, shared)
-    assert folders(shared) == ["mine", "mine-2"]
-    require_whole(shared / "mine-2", out)
+    assert _own_folder(shared, run_in(out)) == shared / "mine-2"
 
 
-def test_a_name_that_was_lost_to_another_run_is_not_written_to(tmp_path: Path, small_vit: str) -> None:
-    shared, first, second = tmp_path / "shared", tmp_path / "a" / "mine", tmp_path / "b" / "mine"
-    track(small_vit, first, shared, events=8)
+def test_a_name_that_was_lost_to_another_run_is_not_written_to(tmp_path: Path) -> None:
+    shared, first, second = tmp_path / "shared", run_in(tmp_path / "a" / "mine"), run_in(tmp_path / "b" / "mine")
+    _own_folder(shared, first)
     shutil.rmtree(shared)
-    track(small_vit, second, shared, 1)
-    go_on(first, shared)
-    assert folders(shared) == ["mine", "mine-2"]
-    require_whole(shared / "mine", second)
-    assert AVERAGE in tensorboard_numbers(shared / "mine-2")
+    assert _own_folder(shared, second) == shared / "mine"
+    assert _own_folder(shared, first) == shared / "mine-2"
 
 
-def as_before_owners_were_noted(out: Path, place: Path) -> None:
-    (place / "prol_run.txt").unlink()
-    shutil.rmtree(out / "trackers")
-
-
-def test_a_run_that_began_before_owners_were_noted_goes_on_in_its_own(tmp_path: Path, small_vit: str) -> None:
-    shared, out = tmp_path / "shared", tmp_path / "mine"
-    track(small_vit, out, shared, events=8)
-    as_before_owners_were_noted(out, shared / "mine")
-    go_on(out, shared)
-    assert folders(shared) == ["mine"]
-    require_whole(shared / "mine", out)
-
-
-@pytest.mark.parametrize("again", ["a", "b"])
-def test_what_a_run_of_that_time_has_written_is_nobody_elses(tmp_path: Path, small_vit: str, again: str) -> None:
-    """Neither another run's of its name, nor that of one in its place."""
-    shared, out = tmp_path / "shared", tmp_path / "a" / "mine"
-    track(small_vit, out, shared)
-    as_before_owners_were_noted(out, shared / "mine")
-    shutil.rmtree(out)
-    for file in (shared / "mine").iterdir():
-        os.utime(file, (0, 0))
-    track(small_vit, tmp_path / again / "mine", shared)
-    assert folders(shared) == ["mine", "mine-2"]
-    require_whole(shared / "mine-2", tmp_path / again / "mine")
+def test_a_folder_without_an_owner_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "shared" / "mine").mkdir(parents=True)
+    assert _own_folder(tmp_path / "shared", run_in(tmp_path / "mine")) == tmp_path / "shared" / "mine-2"

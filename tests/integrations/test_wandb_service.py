@@ -17,6 +17,8 @@ from prol.integrations.trackers import WeightsAndBiases
 from prol.runs import Follower, Listener, start
 from runs.small_runs import small_plan
 
+pytestmark = pytest.mark.slow
+
 AVERAGE = "accuracy/average"
 
 
@@ -66,7 +68,7 @@ def _command(process: int) -> bytes:
         return b""
 
 
-def test_a_run_of_the_caller_that_was_there_before_goes_on(tmp_path: Path, small_vit: str) -> None:
+def test_an_earlier_run_of_the_caller_continues(tmp_path: Path, small_vit: str) -> None:
     own = own_run(tmp_path / "own")
     own.log({"chunk": 1, "loss": 3.0})
     track(small_vit, tmp_path / "run")
@@ -76,7 +78,7 @@ def test_a_run_of_the_caller_that_was_there_before_goes_on(tmp_path: Path, small
     assert len(wandb_numbers(tmp_path / "run")[AVERAGE]) == 3
 
 
-def test_a_run_that_the_caller_begins_meanwhile_goes_on(tmp_path: Path, small_vit: str) -> None:
+def test_a_run_that_the_caller_starts_meanwhile_continues(tmp_path: Path, small_vit: str) -> None:
     begun: list[Any] = []
 
     def begin(event: Event, seconds: float) -> None:
@@ -117,11 +119,11 @@ def test_two_tracked_runs_at_the_same_time_leave_each_other_alone_and_no_service
     assert wandb_numbers(tmp_path / "run")[AVERAGE] == wandb_numbers(tmp_path / "within")[AVERAGE]
 
 
-def test_a_run_that_cannot_be_noted_down_leaves_no_service(tmp_path: Path, small_vit: str) -> None:
+def test_a_run_whose_state_cannot_be_stored_leaves_no_service(tmp_path: Path, small_vit: str) -> None:
     display, folder = Noting(), tmp_path / "run"
 
     class InTheWay(WeightsAndBiases):
-        """Somebody's file lies where the tracker's memory goes."""
+        """A file is where the folder of the tracker's state should be."""
 
         def open(self, run: Any) -> Any:
             (run.folder / "trackers").write_text("")

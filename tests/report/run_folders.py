@@ -29,13 +29,13 @@ def write_run(folder: Path, seed: int = 0, *, tasks: int = 3, classes: list[str]
         "task_classes": [names[task * each : (task + 1) * each] for task in range(tasks)],
         "points": points,
     }
-    result["metrics"]["forgetting_history"] = [10.0 * task for task in range(tasks)]
     timing = {
         "train_images_per_second": 100.0,
+        "test_features_reused": True,
         "test_images_per_second": None,
         "train_seconds": 3.0,
         "test_seconds": 1.0,
-        "tasks": [{"train_images": 100} for _ in range(tasks)],
+        "tasks": [{"train_images": 100, "train_seconds": 1.0, "test_seconds": 0.5} for _ in range(tasks)],
     }
     folder.mkdir(parents=True)
     for name, content in (("config", run.config), ("result", result), ("timing", timing)):

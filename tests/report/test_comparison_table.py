@@ -9,7 +9,8 @@ from rich.console import Console
 
 from prol.report.comparison import Row, Spread, compare_runs, describe_stream
 from prol.report.comparison_plot import plot_comparison
-from prol.report.comparison_table import comparison_markdown, comparison_table, notes, readable
+from prol.report.comparison_table import comparison_markdown, comparison_table, notes
+from prol.report.table import readable
 from report.finished_runs import finished_run
 
 
@@ -40,7 +41,7 @@ def test_a_folder_named_by_hand_keeps_its_name() -> None:
     assert compare_runs([finished_run("my first try")])[0].name == "my first try"
 
 
-def test_the_table_states_what_was_stored_and_told() -> None:
+def test_the_table_states_what_was_stored_and_given() -> None:
     rows = compare_runs(
         [
             finished_run("ncm-seed0", 0, (80.0, 60.0), stored={"statistics_stored": (1_930, 15_440)}, speed=1204.4),
@@ -80,12 +81,12 @@ def test_a_narrow_terminal_loses_nothing_of_the_table() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_speeds_of_runs_with_company_are_flagged() -> None:
+def test_speeds_of_runs_beside_others_are_flagged() -> None:
     alone, beside = finished_run("ncm-seed0"), finished_run("er-seed0", method="er", speed=55.0, side_by_side=True)
     rows = compare_runs([alone, beside])
     assert "55*" in printed(rows)
     assert "100*" not in printed(rows)
-    assert notes(rows)[-1].startswith("* Other runs were at work")
+    assert notes(rows)[-1].startswith("* Other runs were running")
     assert len(notes(compare_runs([alone]))) == 1
 
 
@@ -118,7 +119,7 @@ def test_runs_that_cannot_be_compared_are_refused(other: object, says: str) -> N
         compare_runs([finished_run("ncm-seed0"), other])  # type: ignore[list-item]
 
 
-def test_methods_may_be_told_different_things_and_data_may_lie_elsewhere() -> None:
+def test_methods_may_be_given_different_information_and_data_may_be_elsewhere() -> None:
     rows = compare_runs([finished_run("ncm-seed0"), finished_run("er-seed0", method="er", announce=False)])
     assert {row.name: row.told_classes for row in rows} == {"ncm": True, "er": False}
 
@@ -132,7 +133,7 @@ def test_amounts_are_written_with_three_digits(number: int, text: str) -> None:
     assert readable(number, "B") == (f"{text}B" if " " in text else f"{text} B")
 
 
-def test_the_comparison_is_drawn_with_one_line_a_method(tmp_path: Path) -> None:
+def test_the_comparison_is_drawn_with_one_line_per_method(tmp_path: Path) -> None:
     runs = [finished_run(f"ncm-x={i}-seed{seed}", seed, (90.0, 50.0 + i + seed)) for i in range(9) for seed in (0, 1)]
     plot_comparison(compare_runs(runs), "digits, $5 a task$", tmp_path / "lines.svg")
     drawn = (tmp_path / "lines.svg").read_text()
@@ -142,11 +143,11 @@ def test_the_comparison_is_drawn_with_one_line_a_method(tmp_path: Path) -> None:
         plot_comparison(compare_runs(runs), "digits", tmp_path / "lines.pdf")
 
 
-def test_bytes_kept_are_those_of_all_that_is_kept_in_the_largest_run() -> None:
-    kept = {"parameters_stored": (10, 40), "statistics_stored": (20, 160), "samples_stored": (2, 600)}
+def test_bytes_stored_are_those_of_all_stored_state_in_the_largest_run() -> None:
+    most = {"parameters_stored": (10, 40), "statistics_stored": (20, 160), "samples_stored": (2, 600)}
     less = {"parameters_stored": (90, 360), "trained_now": (90, 360)}
     rows = compare_runs(
-        [finished_run("er-seed0", 0, method="er", stored=kept), finished_run("er-seed1", 1, method="er", stored=less)]
+        [finished_run("er-seed0", 0, method="er", stored=most), finished_run("er-seed1", 1, method="er", stored=less)]
     )
     assert rows[0].bytes_kept == 800
     assert "| 2 (600 B) | 800 B |" in comparison_markdown("digits: few", rows, [])

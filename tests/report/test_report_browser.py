@@ -14,19 +14,20 @@ from report.run_folders import RESULTS, write_run
 from serve.page_browser import MISSING_BROWSER, browser, browser_is_there, console_errors, requested_hosts, show_as
 
 in_a_browser = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
+EVIL = "<script>document.title='run'</script>"
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Real runs beside one of long and evil names and one with many tasks."""
-    folder, evil = tmp_path_factory.mktemp("runs"), "<script>document.title='run'</script>"
+    folder = tmp_path_factory.mktemp("runs")
     write_run(
         folder / f"m-{'long' * 30}=1-seed0",
         method="m",
-        options={"x" * 200: evil},
+        options={"x" * 200: EVIL},
         tasks=25,
         history=tuple(90.0 - task for task in range(25)),
-        classes=[evil, "w" * 300, *(f"class {number}" for number in range(198))],
+        classes=[EVIL, "w" * 300, *(f"class {number}" for number in range(198))],
     )
     sections, _ = sections_of(find_runs([folder, RESULTS / "cifar100_iblurry"]))
     file = folder / "report.html"
@@ -35,18 +36,30 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory, page: Path) -> Iterator[WebDriver]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
     with browser(tmp_path_factory.mktemp("profile")) as driver:
-        driver.get(page.as_uri())
         yield driver
 
 
 @in_a_browser
+def test_it_loads_nothing_complains_of_nothing_and_runs_no_name(chromium: WebDriver, tmp_path: Path) -> None:
+    write_run(tmp_path / "m-seed0", method="m", options={"x": EVIL}, tasks=1, classes=[EVIL, "</svg>"])
+    sections, _ = sections_of(find_runs([tmp_path]))
+    write_page(sections, [], tmp_path / "report.html")
+    chromium.get((tmp_path / "report.html").as_uri())
+    assert console_errors(chromium) == []
+    assert requested_hosts(chromium) == {""}  # the file itself
+    assert chromium.title == "Report on digits"
+
+
+@pytest.mark.slow
+@in_a_browser
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_is_wider_than_the_window_but_tables_in_their_boxes(
-    chromium: WebDriver, width: int, dark: bool
+    chromium: WebDriver, page: Path, width: int, dark: bool
 ) -> None:
+    chromium.get(page.as_uri())
     show_as(chromium, (width, 900), dark)
     chromium.execute_script("for (const fold of document.querySelectorAll('details')) fold.open = true")
     assert chromium.execute_script("return document.documentElement.scrollWidth") == width
@@ -55,13 +68,15 @@ def test_nothing_is_wider_than_the_window_but_tables_in_their_boxes(
         " && !one.closest('svg *') && one.getBoundingClientRect().right > innerWidth + 0.5).map((one) => one.outerHTML)"
     )
     assert outside == []
-    pictures = chromium.find_elements(By.TAG_NAME, "svg")
-    assert len(pictures) > 15
-    assert all(picture.size["width"] > 250 and picture.size["height"] > 60 for picture in pictures)
+    plots = chromium.find_elements(By.TAG_NAME, "svg")
+    assert len(plots) > 15
+    assert all(plot.size["width"] > 250 and plot.size["height"] > 60 for plot in plots)
 
 
+@pytest.mark.slow
 @in_a_browser
-def test_words_in_pictures_can_be_read_on_a_phone(chromium: WebDriver) -> None:
+def test_text_in_plots_can_be_read_on_a_phone(chromium: WebDriver, page: Path) -> None:
+    chromium.get(page.as_uri())
     show_as(chromium, (390, 900), dark=False)
     heights = chromium.execute_script(
         "return [...document.querySelectorAll('svg')].map((one) => one.getBoundingClientRect().width"
@@ -71,17 +86,10 @@ def test_words_in_pictures_can_be_read_on_a_phone(chromium: WebDriver) -> None:
     assert min(heights) > 7.5
 
 
+@pytest.mark.slow
 @in_a_browser
-def test_it_loads_nothing_complains_of_nothing_and_runs_no_name(chromium: WebDriver, page: Path) -> None:
-    console_errors(chromium), requested_hosts(chromium)
+def test_a_click_on_a_title_sorts_the_table(chromium: WebDriver, page: Path) -> None:
     chromium.get(page.as_uri())
-    assert console_errors(chromium) == []
-    assert requested_hosts(chromium) == {""}  # the file itself
-    assert chromium.title == "Report on digits, cifar100"
-
-
-@in_a_browser
-def test_a_click_on_a_title_sorts_the_table(chromium: WebDriver) -> None:
     show_as(chromium, (1280, 900), dark=False)
 
     def column(number: int) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from prol.report.comparison import Spread
 from prol.report.page import export, find_runs, sections_of
-from prol.report.page.table import Cell, Table, as_csv, as_html, as_latex, latex_escaped, spread, words
+from prol.report.table import Cell, Table, latex_escaped, spread, text
 from report.run_folders import RESULTS, write_run
 
 ODD = r"a_b & 50 % of $x^{2}$ #1 ~ \ <i>|"
@@ -31,21 +31,21 @@ def latex_cells(text: str) -> list[list[str]]:
     lines = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r"\\")]
     plain = {r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"$\pm$": "±"}
     plain |= {r"\textless{}": "<", r"\textgreater{}": ">", r"\textbar{}": "|"}
-    signs = re.compile("|".join(map(re.escape, plain)) + r"|\\([_&%$#{}])")
+    characters = re.compile("|".join(map(re.escape, plain)) + r"|\\([_&%$#{}])")
     return [
-        [signs.sub(lambda sign: sign[1] or plain[sign[0]], cell) for cell in re.split(r" (?<!\\)& ", line)]
+        [characters.sub(lambda one: one[1] or plain[one[0]], cell) for cell in re.split(r" (?<!\\)& ", line)]
         for line in lines
     ]
 
 
-def test_every_picture_and_every_table_is_written_in_both_its_forms(exported: Path) -> None:
+def test_every_plot_and_every_table_is_written_in_both_its_forms(exported: Path) -> None:
     names = {path.name for path in exported.iterdir()}
-    pictures = {"accuracy-after-each-task", "forgetting-after-each-task", "accuracy-against-bytes-kept", "speed"}
-    pictures |= {"stream", "matrix-01-slda", "matrix-02-ncm"}
+    plots = {"accuracy-after-each-task", "forgetting-after-each-task", "accuracy-against-bytes-kept", "speed"}
+    plots |= {"stream", "matrix-01-slda", "matrix-02-ncm"}
     tables = {"comparison", "history", "forgetting", "memory", "throughput", "tasks", "told", "settings", "options"}
-    wanted = {f"{name}.{kind}" for name in pictures for kind in ("png", "svg")}
+    wanted = {f"{name}.{kind}" for name in plots for kind in ("png", "svg")}
     assert names == wanted | {f"{name}.{kind}" for name in tables for kind in ("csv", "tex")}
-    for name in pictures:
+    for name in plots:
         assert (exported / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         root = ElementTree.parse(exported / f"{name}.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
@@ -59,9 +59,9 @@ def test_csv_holds_every_digit(exported: Path) -> None:
         measured = Spread.of([result["metrics"]["faa"] for result in results])
         assert float(row["FAA"]) == measured.mean
         assert float(row["FAA deviation"]) == measured.deviation
-        kept = results[0]["footprint"]
-        assert int(row["samples kept"]) == kept["samples_stored"]["count"] == 0
-        assert int(row["bytes kept"]) == sum(kept[kind]["bytes"] for kind in kept if kind != "trained_now")
+        stored = results[0]["footprint"]
+        assert int(row["samples kept"]) == stored["samples_stored"]["count"] == 0
+        assert int(row["bytes kept"]) == sum(stored[kind]["bytes"] for kind in stored if kind != "trained_now")
     history = list(csv.DictReader((exported / "history.csv").open()))
     last = json.loads((RESULTS / "digits/slda-seed0/result.json").read_text())["metrics"]["average_accuracy"][-1]
     assert float(history[0]["task 5"]) == pytest.approx(last)
@@ -79,20 +79,19 @@ def test_latex_reads_as_the_page_does(exported: Path) -> None:
 
 
 def test_odd_names_come_through_every_form() -> None:
-    table = Table(
-        "odd", f"50 % of\n{ODD}", ["method", "FAA"], [[words(ODD), spread(Spread(1 / 3, 0.5, ()))]], spreads=["FAA"]
-    )
-    assert list(csv.reader(io.StringIO(as_csv(table))))[1] == [ODD, str(1 / 3), "0.5"]
-    assert latex_cells(as_latex(table))[1] == [ODD, "0.33 ± 0.50"]
-    assert as_latex(table).startswith("% 50 % of a_b")
-    assert "<i>" not in as_html(table)
-    assert "&lt;i&gt;" in as_html(table)
+    table = Table(["method", "FAA"], [[text(ODD), spread(Spread(1 / 3, 0.5, ()))]], "ls", f"50 % of\n{ODD}", "odd")
+    assert list(csv.reader(io.StringIO(table.csv())))[1] == [ODD, str(1 / 3), "0.5"]
+    assert latex_cells(table.latex())[1] == [ODD, "0.33 ± 0.50"]
+    assert table.latex().startswith("% 50 % of a_b")
+    assert "<i>" not in table.html()
+    assert "&lt;i&gt;" in table.html()
+    assert table.markdown()[2] == f"| {ODD[:-1]}\\| | 0.33 ± 0.50 |"
     assert re.search(r"(?<!\\)[_&%#]", latex_escaped(ODD)) is None
 
 
 def test_what_was_not_measured_is_empty_in_csv() -> None:
-    table = Table("one", "one", ["method", "A_AUC"], [[words("ncm"), Cell("-", None)]], spreads=["A_AUC"])
-    assert as_csv(table) == "method,A_AUC,A_AUC deviation\nncm,,\n"
+    table = Table(["method", "A_AUC"], [[text("ncm"), Cell("-")]], "ls")
+    assert table.csv() == "method,A_AUC,A_AUC deviation\nncm,,\n"
 
 
 def test_streams_of_the_same_name_have_folders_of_their_own(tmp_path: Path) -> None:

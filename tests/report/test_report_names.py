@@ -13,8 +13,8 @@ COSINE, EUCLIDEAN = {"distance": "cosine", "augment": "none"}, {"distance": "euc
 
 
 def rows_of(folder: Path) -> dict[str, tuple[int, ...]]:
-    sections, doubles = sections_of(find_runs([folder]))
-    assert doubles == []
+    sections, duplicates = sections_of(find_runs([folder]))
+    assert duplicates == []
     return {row.name: row.seeds for section in sections for row in section.rows}
 
 
@@ -43,7 +43,7 @@ def test_settings_of_the_stream_in_a_sweeps_folders_are_no_options(tmp_path: Pat
     assert rows_of(tmp_path) == {"prol:lr=0.01": (0, 1), "prol:lr=0.1": (0, 1)}
 
 
-def test_options_that_a_comparisons_folder_spells_are_named_as_they_stand_there(tmp_path: Path) -> None:
+def test_options_that_a_comparisons_folder_spells_are_named_as_there(tmp_path: Path) -> None:
     given: dict[str, dict[str, Any]] = {
         "prol-seed0": {"lr": 0.05, "widths": [5, 2], "gate": True, "path": None},
         "prol-lr=1e-3,widths=7,2-seed0": {"lr": 0.001, "widths": [7, 2], "gate": True, "path": None},
@@ -55,7 +55,15 @@ def test_options_that_a_comparisons_folder_spells_are_named_as_they_stand_there(
     assert set(rows_of(tmp_path)) == {"prol", "prol:lr=1e-3,widths=7,2", "prol:gate=False", "prol:path=a_b"}
 
 
-def test_other_runs_are_told_from_the_row_that_has_no_options(tmp_path: Path) -> None:
+def test_options_that_a_run_records_as_given_are_named_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    options = {"lr": 0.05, "gate": True}
+    for number, given in enumerate(({}, {"gate": False}, {"lr": 0.1, "gate": True})):
+        run = write_run(tmp_path / f"prol-lr=9-seed{number}", number, method="prol", options=options | given)
+        change(run / "config.json", options_given=given)
+    assert set(rows_of(tmp_path)) == {"prol", "prol:gate=false", "prol:gate=true,lr=0.1"}
+
+
+def test_other_runs_name_what_differs_from_the_row_that_has_no_options(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-seed0", options=COSINE)
     write_run(tmp_path / "ncm-digits-seed0-cd0ebac2762a", options=EUCLIDEAN)
     write_run(tmp_path / "ncm-digits-seed1-02c1d2d341f2", 1, options=EUCLIDEAN)
@@ -126,14 +134,14 @@ def test_the_settings_name_the_method_of_each_row(tmp_path: Path) -> None:
     assert table[1][:3] == ["ncm:distance=cosine", "ncm", "distance=cosine, augment=none"]
 
 
-def test_every_run_that_is_kept_here_is_called_by_its_method() -> None:
+def test_every_run_that_is_stored_here_is_called_by_its_method() -> None:
     sections, _ = sections_of(find_runs([RESULTS]))
     for section in sections:
         for row in section.rows:
             assert row.name.partition(":")[0].partition(" (")[0] == row.method
             assert "seed" not in row.name
             assert len(row.name) < 160
-            configs = [json.loads((run.place / "config.json").read_text()) for run in section.runs_of[row.name]]
+            configs = [json.loads((run.path / "config.json").read_text()) for run in section.runs_of[row.name]]
             assert all(config["options"] == row.options and config["method"] == row.method for config in configs)
 
 

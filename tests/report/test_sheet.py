@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from prol.experiments.paper.carrying_out import Outcome
-from prol.experiments.paper.item_files import make_sheet
-from prol.report.comparison import RunFiles, Spread
-from prol.report.sheet import Fit, Pair, Sheet, SheetRow, SheetTable
+from prol.paper.grid import Outcome
+from prol.paper.item_files import make_sheet
+from prol.report.comparison import Spread
+from prol.report.sheet import Fit, Pair, Sheet, SheetRow, SheetTable, sheet_csv, sheet_markdown
 from prol.report.sheet_plot import plot_sheet
-from prol.report.sheet_text import sheet_csv, sheet_markdown
+from prol.runfiles import RunFiles
 from report.finished_runs import finished_run
 
 

@@ -4,8 +4,7 @@ import csv
 import io
 from typing import Any
 
-from prol.report.sweep import SweepRun, best_of, settings_of, sweep_content
-from prol.report.sweep_table import ON_TEST, sweep_csv, sweep_markdown
+from prol.report.sweep import ON_TEST, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
 
 
 def run(lr: float, seed: int, faa: float | None, **changes: Any) -> SweepRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,19 +12,20 @@ import torch
 from safetensors.torch import save_file
 
 from prol.runs import Plan
+from prol.runs.setup import NOT_SETTINGS
 
 WHAT_MUST_BE_EQUAL = ("config.json", "events.jsonl", "result.json", "model/model.safetensors", "model/meta.json")
 
 
-def write_small_vit(folder: Path) -> str:
+def write_small_vit(folder: Path, architecture: str = "vit_tiny_patch16_224") -> str:
     """Random weights of a ViT that sees 32 x 32 pixels as 4 patches; returns the backbone's name."""
     import timm
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=0).half()
+        model = timm.create_model(architecture, img_size=32, num_classes=0).half()
     save_file(model.state_dict(), folder / "small.safetensors")
-    return f"vit_tiny_patch16_224@{folder / 'small.safetensors'}"
+    return f"{architecture}@{folder / 'small.safetensors'}"
 
 
 def small_plan(small_vit: str, method: str = "ncm", **changes: Any) -> Plan:
@@ -42,8 +44,11 @@ def small_plan(small_vit: str, method: str = "ncm", **changes: Any) -> Plan:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a finished run that must not depend on when or how often it was stopped."""
-    return {name: (folder / name).read_bytes() for name in WHAT_MUST_BE_EQUAL}
+    """Every file of a finished run that must not depend on when or how often it was interrupted."""
+    files = {name: (folder / name).read_bytes() for name in WHAT_MUST_BE_EQUAL}
+    config = json.loads(files["config.json"])
+    settings = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
+    return files | {"config.json": json.dumps(settings).encode()}
 
 
 def environment() -> dict[str, str]:

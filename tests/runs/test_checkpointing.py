@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 import prol
-from prol.artifacts import Checkpoints
 from prol.backbones import ViT
 from prol.evaluation import ChunkLearnt, Cursor, TaskEnded
-from prol.runs.checkpointing import CheckpointWriter, go_back
+from prol.runs.checkpoints import Checkpoints, CheckpointWriter, restore_newest
 from prol.runs.log import EventLog
 from prol.runs.timing import Timing
 
@@ -71,4 +70,4 @@ def test_a_checkpoint_that_the_learner_cannot_take_is_told(tmp_path: Path, tiny:
     content = {"learner": {"classes": ["a"], "method": {}}, "cursor": {}, "timing": [], "events_bytes": 0}
     checkpoints.write(3, {"random": torch.Generator().get_state()}, content)
     with pytest.raises(ValueError, match=r"does not fit head_only as it is now .*start a new run"):
-        go_back(checkpoints, prol.create("head_only", tiny), {}, pytest.fail)
+        restore_newest(checkpoints, prol.create("head_only", tiny), {}, pytest.fail)

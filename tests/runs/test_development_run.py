@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from small_runs import small_plan
 
-from prol.report.comparison import RunFiles, require_same_stream
-from prol.runs import resume, start
+from prol.report.comparison import require_same_stream
+from prol.runfiles import RunFiles
+from prol.runs import RunFolder, resume, start
+from prol.runs.setup import set_up
 
 
-def test_run_learns_a_fifth_and_says_so(small_vit: str, tmp_path: Path) -> None:
-    run = start(small_plan(small_vit, limit_per_class=None, development=True), tmp_path / "run")
+def test_run_learns_a_fifth_and_says_so(micro_vit: str, tmp_path: Path) -> None:
+    plan = small_plan(micro_vit, limit_per_class=None, development=True, chunk=100)
+    run = start(plan, tmp_path / "run")
     config, result = run.read(run.config), run.read(run.result)
-    whole = start(small_plan(small_vit, limit_per_class=None, tasks=2), tmp_path / "whole")
+    whole = set_up(replace(plan, development=False)).config
     assert config["dataset"]["development"] is True
     assert config["dataset"]["train_images"] == config["dataset"]["test_images"]
-    assert config["dataset"]["train_images"] <= whole.read(whole.config)["dataset"]["train_images"] // 5
+    assert config["dataset"]["train_images"] <= whole["dataset"]["train_images"] // 5
     assert result["metrics"]["faa"] >= 0
 
 
-def test_run_of_another_format_is_not_taken_up(small_vit: str, tmp_path: Path) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run")
+def test_run_of_another_format_is_not_taken_up(finished: Callable[[str], Path], tmp_path: Path) -> None:
+    run = RunFolder(shutil.copytree(finished("ncm"), tmp_path / "run"))
     run.config.write_text(json.dumps(run.read(run.config) | {"format": 2}))
     run.result.unlink()
-    with pytest.raises(ValueError, match="begun by another version of prol, whose run format is 2"):
+    with pytest.raises(ValueError, match="started by another version of prol, whose run format is 2"):
         resume(run.path)
 
 
-def test_files_without_the_word_count_as_whole_runs(small_vit: str, tmp_path: Path) -> None:
-    run = start(small_plan(small_vit), tmp_path / "run")
+def test_files_without_the_word_count_as_whole_runs(finished: Callable[[str], Path]) -> None:
+    run = RunFolder(finished("ncm"))
     config = run.read(run.config)
     older = config | {"dataset": {k: v for k, v in config["dataset"].items() if k != "development"}}
     files = [

@@ -51,13 +51,11 @@ def test_skipped_images_are_named_with_the_reason() -> None:
     assert printed(console) == ["warning: skipped unreadable train image [red]/cat.jpg (cut short) and 1 more"] * 2
 
 
-def test_a_run_begins_with_a_line_that_says_what_and_where(tmp_path: Path, small_vit: str) -> None:
-    console, plan = plain_console(), small_plan(small_vit, limit_per_class=1)
+def test_a_run_begins_with_a_line_that_says_what_and_where(tmp_path: Path, micro_vit: str) -> None:
+    console, plan = plain_console(), small_plan(micro_vit, limit_per_class=1)
     assert isinstance(plan, Plan)
     start(plan, tmp_path / "run", Lines(console))
     first, *tasks = printed(console)
-    assert first.startswith(
-        "ncm on digits: 3 tasks, 3 chunks of 5, seed 0, cpu float32, backbone vit_tiny_patch16_224@"
-    )
+    assert first.startswith("ncm on digits: 3 tasks, 3 chunks of 5, seed 0, cpu float32, backbone test_vit@")
     assert first.endswith(f"from the start; writing to {tmp_path / 'run'}")
     assert len(tasks) == 3

@@ -26,25 +26,24 @@ class ActAfter(Silent):
             self.act()
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
-    return start(small_plan(small_vit, "head_only"), tmp_path_factory.mktemp("whole") / "run").path
+@pytest.fixture
+def whole(finished: Callable[[str], Path]) -> Path:
+    return finished("head_only")
 
 
 def last_event(whole: Path) -> int:
     return len((whole / "events.jsonl").read_text().splitlines())
 
 
-@pytest.mark.parametrize("may_mount", [True, False])
-@pytest.mark.parametrize("after", [2, 9, -1])
+@pytest.mark.parametrize(("after", "may_mount"), [(2, True), (9, True), (9, False), (-1, True)])
 def test_a_run_on_a_disk_that_fills_up_stops_and_goes_on_when_there_is_room(
-    tmp_path: Path, small_vit: str, whole: Path, command, after: int, may_mount: bool
+    tmp_path: Path, micro_vit: str, whole: Path, command, after: int, may_mount: bool
 ) -> None:
     after = last_event(whole) if after == -1 else after
     with small_disk(tmp_path / "disk", may_mount) as disk:
         folder = disk.place / "run"
         with pytest.raises(OSError, match="cannot write to") as stopped:
-            start(small_plan(small_vit, "head_only"), folder, ActAfter(after, disk.fill))
+            start(small_plan(micro_vit, "head_only"), folder, ActAfter(after, disk.fill))
         assert_tells_what_to_do(str(stopped.value), disk, folder)
         assert RunFolder(folder).status() == "unfinished"
         code, _, told = command("resume", str(folder))
@@ -59,21 +58,20 @@ def test_a_run_on_a_disk_that_fills_up_stops_and_goes_on_when_there_is_room(
 def assert_tells_what_to_do(line: str, disk: SmallDisk, folder: Path) -> None:
     why = ("No space left on device", "make room") if disk.real else ("File too large", "raise the limit")
     assert line.startswith(f"cannot write to {folder} ({why[0]}): {why[1]}")
-    assert line.strip().endswith(f"then go on with `prol resume {folder}`")
+    assert line.strip().endswith(f"then continue with `prol resume {folder}`")
 
 
-@pytest.mark.parametrize("may_mount", [True, False])
-@pytest.mark.parametrize("after", [6, 13])
+@pytest.mark.parametrize(("after", "may_mount"), [(6, True), (13, False)])
 def test_a_run_whose_checkpoints_become_read_only_stops_and_goes_on_when_they_are_writable(
-    tmp_path: Path, small_vit: str, whole: Path, after: int, may_mount: bool
+    tmp_path: Path, micro_vit: str, whole: Path, after: int, may_mount: bool
 ) -> None:
     folder = tmp_path / "run"
     with lockable(folder / "checkpoint", may_mount) as target:
         with pytest.raises(OSError, match="cannot write to") as stopped:
-            start(small_plan(small_vit, "head_only"), folder, ActAfter(after, target.lock))
+            start(small_plan(micro_vit, "head_only"), folder, ActAfter(after, target.lock))
         line = str(stopped.value)
         assert line.startswith(f"cannot write to {folder} ({target.why}): ")
-        assert line.endswith(f"then go on with `prol resume {folder}`")
+        assert line.endswith(f"then continue with `prol resume {folder}`")
         assert ("make it writable again" in line) == (target.why != "File exists")
         assert RunFolder(folder).status() == "unfinished"
     resume(folder)
@@ -81,12 +79,12 @@ def test_a_run_whose_checkpoints_become_read_only_stops_and_goes_on_when_they_ar
 
 
 def test_a_run_whose_folder_is_read_only_at_its_end_goes_on_when_it_is_writable(
-    tmp_path: Path, small_vit: str, whole: Path, command
+    tmp_path: Path, micro_vit: str, whole: Path, command
 ) -> None:
     folder = tmp_path / "run"
     with lockable(folder) as target:
         with pytest.raises(OSError, match="cannot write to"):
-            start(small_plan(small_vit, "head_only"), folder, ActAfter(last_event(whole), target.lock))
+            start(small_plan(micro_vit, "head_only"), folder, ActAfter(last_event(whole), target.lock))
         code, _, told = command("resume", str(folder))
         assert code == 2
         assert told.startswith("prol: ")
@@ -94,13 +92,13 @@ def test_a_run_whose_folder_is_read_only_at_its_end_goes_on_when_it_is_writable(
     assert contents(folder) == contents(whole)
 
 
-def test_a_run_that_cannot_even_begin_says_to_start_again(tmp_path: Path, small_vit: str) -> None:
+def test_a_run_that_cannot_even_begin_says_to_start_again(tmp_path: Path, micro_vit: str) -> None:
     with small_disk(tmp_path / "disk") as disk:
         (disk.place / "run").mkdir()
         (disk.place / "run/.lock").touch()
         disk.fill()
         with pytest.raises(OSError, match="then start the run again"):
-            start(small_plan(small_vit), disk.place / "run")
+            start(small_plan(micro_vit), disk.place / "run")
         disk.make_room()
-        done = start(small_plan(small_vit), disk.place / "run")
+        done = start(small_plan(micro_vit), disk.place / "run")
         assert json.loads(done.result.read_text())["metrics"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from prol.data.split import read_split
 from prol.evaluation import Clock, Event, Measures
 from prol.runs import Plan, resume, start
 from prol.runs.display import Silent
-from prol.runs.step_times import read_step_seconds
+from prol.runs.timing import read_step_seconds
 from runs.small_runs import contents, small_plan
 
 METHODS = ("ncm", "head_only", "prol")
@@ -29,11 +30,11 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["ncm", *(pytest.param(name, marks=pytest.mark.slow) for name in METHODS[1:])])
 def test_every_method_runs_on_every_protocol_and_says_what_it_was_told(
-    tmp_path: Path, small_vit: str, method: str, protocol: str
+    tmp_path: Path, micro_vit: str, method: str, protocol: str
 ) -> None:
-    folder = start(small_plan(small_vit, method, protocol=protocol), tmp_path / "run").path
+    folder = start(small_plan(micro_vit, method, protocol=protocol), tmp_path / "run").path
     result, config = read(folder / "result.json"), read(folder / "config.json")
     assert config["protocol"]["name"] == protocol
     assert sorted(name for task in result["task_classes"] for name in task) == [str(digit) for digit in range(10)]
@@ -42,8 +43,8 @@ def test_every_method_runs_on_every_protocol_and_says_what_it_was_told(
     assert result["told"]["task_identity_at_test"] is False
 
 
-def test_a_protocols_options_are_used_and_written_with_their_defaults(tmp_path: Path, small_vit: str) -> None:
-    plan = small_plan(small_vit, protocol="iblurry", protocol_options={"minor": "25"})
+def test_a_protocols_options_are_used_and_written_with_their_defaults(tmp_path: Path, micro_vit: str) -> None:
+    plan = small_plan(micro_vit, protocol="iblurry", protocol_options={"minor": "25"})
     config = read(start(plan, tmp_path / "run").path / "config.json")
     assert config["protocol"]["options"]["minor"] == 25
     assert config["protocol"]["options"]["disjoint"] == 50
@@ -51,14 +52,14 @@ def test_a_protocols_options_are_used_and_written_with_their_defaults(tmp_path: 
         start(replace(plan, protocol_options={"miner": 1}), tmp_path / "other")
 
 
-def test_boundaries_can_be_told_where_a_protocol_has_them_not_by_default(tmp_path: Path, small_vit: str) -> None:
-    plan = small_plan(small_vit, "prol", protocol="blurry", boundaries=True)
+def test_boundaries_can_be_told_where_a_protocol_has_them_not_by_default(tmp_path: Path, micro_vit: str) -> None:
+    plan = small_plan(micro_vit, "prol", protocol="blurry", boundaries=True)
     result = read(start(plan, tmp_path / "run").path / "result.json")
     assert (result["told"]["task_boundaries"], result["told"]["classes_of_next_task"]) == (True, True)
 
 
-def test_what_was_told_stands_in_the_result(tmp_path: Path, small_vit: str) -> None:
-    folder = start(small_plan(small_vit, "prol"), tmp_path / "run").path
+def test_what_was_told_stands_in_the_result(finished: Callable[[str], Path]) -> None:
+    folder = finished("prol")
     told, config = read(folder / "result.json")["told"], read(folder / "config.json")
     assert told == {
         "task_boundaries": True,
@@ -85,11 +86,11 @@ def test_what_was_told_stands_in_the_result(tmp_path: Path, small_vit: str) -> N
     ],
 )
 def test_the_released_preset_refuses_streams_it_cannot_learn(
-    tmp_path: Path, small_vit: str, changes: dict[str, Any], words: str
+    tmp_path: Path, micro_vit: str, changes: dict[str, Any], words: str
 ) -> None:
     options = {"preset": "released", "blocks": 2}
     with pytest.raises(ValueError, match=words):
-        start(small_plan(small_vit, "prol", options=options, **changes), tmp_path / "run")
+        start(small_plan(micro_vit, "prol", options=options, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -114,13 +115,21 @@ SLOW = Clock(rate=100, keep=1, step_seconds=(0.02, 0.2, 0.07))
 
 
 @pytest.mark.parametrize(
-    "changes", [{"measures": EVERYTHING}, {"clock": SLOW}, {"measures": EVERYTHING, "clock": SLOW}]
+    ("method", "changes"),
+    [
+        ("ncm", {"measures": EVERYTHING, "clock": SLOW}),
+        *(
+            pytest.param(method, changes, marks=pytest.mark.slow)
+            for method in ("ncm", "prol")
+            for changes in ({"measures": EVERYTHING}, {"clock": SLOW})
+        ),
+        pytest.param("prol", {"measures": EVERYTHING, "clock": SLOW}, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("method", ["ncm", "prol"])
 def test_an_interrupted_run_with_more_measures_or_a_clock_ends_the_same(
-    tmp_path: Path, small_vit: str, method: str, changes: dict[str, Any]
+    tmp_path: Path, micro_vit: str, method: str, changes: dict[str, Any]
 ) -> None:
-    plan = small_plan(small_vit, method, **changes)
+    plan = small_plan(micro_vit, method, **changes)
     whole = start(plan, tmp_path / "whole")
     events = len(whole.events.read_text().splitlines())
     for instant in (events // 3, events // 2, events - 3):
@@ -132,8 +141,8 @@ def test_an_interrupted_run_with_more_measures_or_a_clock_ends_the_same(
         assert contents(broken) == contents(whole.path)
 
 
-def test_a_run_on_a_clock_reports_what_it_missed(tmp_path: Path, small_vit: str) -> None:
-    folder = start(small_plan(small_vit, clock=SLOW), tmp_path / "run").path
+def test_a_run_on_a_clock_reports_what_it_missed(tmp_path: Path, micro_vit: str) -> None:
+    folder = start(small_plan(micro_vit, clock=SLOW), tmp_path / "run").path
     clock = read(folder / "result.json")["clock"]
     assert (clock["rate"], clock["keep"]) == (100, 1)
     assert clock["missed_images"] > 0
@@ -141,45 +150,44 @@ def test_a_run_on_a_clock_reports_what_it_missed(tmp_path: Path, small_vit: str)
     assert clock["most_lag"] >= clock["mean_lag"] > 0
 
 
-def test_a_method_that_needs_tasks_is_told_them_where_a_protocol_would_not(tmp_path: Path, small_vit: str) -> None:
+def test_a_method_that_needs_tasks_is_told_them_where_a_protocol_would_not(tmp_path: Path, micro_vit: str) -> None:
     options = {"preset": "released", "blocks": 2}
-    plan = small_plan(small_vit, "prol", options=options, protocol="gradual", protocol_options={"width": 0})
+    plan = small_plan(micro_vit, "prol", options=options, protocol="gradual", protocol_options={"width": 0})
     told = read(start(plan, tmp_path / "run").path / "result.json")["told"]
     assert (told["task_boundaries"], told["classes_of_next_task"], told["task_identity_in_training"]) == (True,) * 3
-    imbalanced = small_plan(small_vit, "prol", options=options, protocol="imbalanced")
+    imbalanced = small_plan(micro_vit, "prol", options=options, protocol="imbalanced")
     assert read(start(imbalanced, tmp_path / "other").path / "result.json")["told"]["task_boundaries"]
 
 
-def test_a_run_on_a_clock_lasts_until_the_last_chunk_is_learnt(tmp_path: Path, small_vit: str) -> None:
+def test_a_run_on_a_clock_lasts_until_the_last_chunk_is_learnt(tmp_path: Path, micro_vit: str) -> None:
     slow = Clock(rate=100, keep=100, step_seconds=1.0)
-    clock = read(start(small_plan(small_vit, clock=slow), tmp_path / "slow").path / "result.json")["clock"]
+    clock = read(start(small_plan(micro_vit, clock=slow), tmp_path / "slow").path / "result.json")["clock"]
     assert clock["missed_images"] == 0
     assert clock["seconds"] == pytest.approx(0.05 + 10 * 1.0)  # the first chunk of five comes at 0.05
     fast = Clock(rate=100, step_seconds=0.0)
-    clock = read(start(small_plan(small_vit, clock=fast), tmp_path / "fast").path / "result.json")["clock"]
+    clock = read(start(small_plan(micro_vit, clock=fast), tmp_path / "fast").path / "result.json")["clock"]
     assert clock["seconds"] == pytest.approx(40 / 100)
 
 
-def test_measured_times_can_be_replayed(tmp_path: Path, small_vit: str) -> None:
-    measured = start(small_plan(small_vit, clock=Clock(rate=1000)), tmp_path / "measured").path
+def test_measured_times_can_be_replayed(tmp_path: Path, micro_vit: str) -> None:
+    measured = start(small_plan(micro_vit, clock=Clock(rate=1000)), tmp_path / "measured").path
     times = read_step_seconds(str(measured))
     assert isinstance(times, tuple)
-    again = start(small_plan(small_vit, clock=Clock(rate=1000, step_seconds=times)), tmp_path / "again").path
+    again = start(small_plan(micro_vit, clock=Clock(rate=1000, step_seconds=times)), tmp_path / "again").path
     assert read(again / "result.json")["clock"] == read(measured / "result.json")["clock"]
     assert (again / "events.jsonl").read_bytes() == (measured / "events.jsonl").read_bytes()
 
 
-def test_a_run_without_a_clock_has_no_times_to_replay(tmp_path: Path, small_vit: str) -> None:
-    plain = start(small_plan(small_vit), tmp_path / "plain").path
+def test_a_run_without_a_clock_has_no_times_to_replay(finished: Callable[[str], Path]) -> None:
     with pytest.raises(ValueError, match="holds no times of steps"):
-        read_step_seconds(str(plain))
+        read_step_seconds(str(finished("ncm")))
 
 
 @pytest.mark.parametrize("reuse", [True, False])
 def test_the_speed_of_testing_is_told_only_where_nothing_was_reused(
-    tmp_path: Path, small_vit: str, reuse: bool
+    tmp_path: Path, micro_vit: str, reuse: bool
 ) -> None:
-    plan = small_plan(small_vit, measures=Measures(reuse_features=reuse))
+    plan = small_plan(micro_vit, measures=Measures(reuse_features=reuse))
     timing = read(start(plan, tmp_path / "run").path / "timing.json")
     assert timing["test_features_reused"] is reuse
     assert (timing["test_images_per_second"] is None) is reuse
@@ -199,11 +207,11 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def test_the_split_stands_beside_the_result_and_can_be_used_again(tmp_path: Path, small_vit: str, photos: Path) -> None:
+def test_the_split_stands_beside_the_result_and_can_be_used_again(tmp_path: Path, micro_vit: str, photos: Path) -> None:
     plan = Plan(
         "ncm",
         "folder",
-        backbone=small_vit,
+        backbone=micro_vit,
         device="cpu",
         data=str(photos),
         dataset_options={"test_share": "0.5", "seed": "3"},
@@ -221,5 +229,5 @@ def test_the_split_stands_beside_the_result_and_can_be_used_again(tmp_path: Path
     assert np.array_equal(open_folder(photos, split=str(first / "split.json")).split.test, cut.test)
 
 
-def test_owners_halves_need_no_split_file(tmp_path: Path, small_vit: str) -> None:
-    assert not (start(small_plan(small_vit), tmp_path / "run").path / "split.json").exists()
+def test_owners_halves_need_no_split_file(finished: Callable[[str], Path]) -> None:
+    assert not (finished("ncm") / "split.json").exists()

@@ -1,18 +1,11 @@
-"""The service as a process, a real browser that looks at its page, and images to show it."""
+"""A real browser for the page of the service, and images to show it."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
-import os
-import queue
-import re
-import subprocess
-import sys
-import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +24,6 @@ MISSING_BROWSER = (
     "NO PAGE IS TESTED IN A BROWSER: it needs /usr/bin/chromium and /usr/bin/chromedriver; "
     "install them with `apt install chromium chromium-driver`"
 )
-START_SECONDS = 120.0
 WAIT_SECONDS = 20.0
 
 Found = TypeVar("Found")
@@ -39,60 +31,6 @@ Found = TypeVar("Found")
 
 def browser_is_there() -> bool:
     return CHROMIUM.is_file() and CHROMEDRIVER.is_file()
-
-
-@contextmanager
-def service(folder: Path, environment: dict[str, str] | None = None, method: str = "ncm") -> Iterator[str]:
-    """Runs `prol serve` on a free port; gives its address once it is ready."""
-    command = [sys.executable, "-m", "prol", "serve", str(folder), "--method", method, "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | (environment or {})
-    )
-    assert process.stdout is not None
-    lines: queue.Queue[str] = queue.Queue()
-    said: list[str] = []
-
-    def listen() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said.append(line)
-            lines.put(line)
-        lines.put("")
-
-    threading.Thread(target=listen, daemon=True).start()
-    try:
-        address = _announced_address(lines, said)
-        until(lambda: _is_ready(address), "the service is ready")
-        yield address
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=WAIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _announced_address(lines: queue.Queue[str], said: list[str]) -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            line = lines.get(timeout=left)
-        except queue.Empty:
-            break
-        if found := re.search(r"^serving .* on (http://127\.0\.0\.1:\d+)", line):
-            return found[1]
-        if not line:
-            raise AssertionError(f"prol serve ended before it served:\n{''.join(said)}")
-    raise AssertionError(f"prol serve did not come up within {START_SECONDS:.0f} s:\n{''.join(said)}")
-
-
-def _is_ready(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/readyz", timeout=WAIT_SECONDS) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 @contextmanager
@@ -182,7 +120,7 @@ def hand_over(driver: WebDriver, how: str, files: dict[str, bytes]) -> None:
         const [how, files] = arguments;
         const carried = new DataTransfer();
         for (const [name, content] of Object.entries(files)) {
-            const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
+            const bytes = Uint8Array.from(atob(content), (character) => character.charCodeAt(0));
             carried.items.add(new File([bytes], name, {type: name.endsWith(".png") ? "image/png" : "text/plain"}));
         }
         const event = how === "drop"

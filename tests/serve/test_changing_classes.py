@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -13,19 +15,21 @@ import prol
 from serve.running import Nursery, Server, counts, error, eventually, learn, picture, predict, running
 
 
-@pytest.fixture
-def server(nursery: Nursery, small_vit: str, tmp_path: Path) -> Iterator[Server]:
-    with running(nursery, tmp_path / "model", "--method", "ncm", "--backbone", small_vit) as server:
-        yield server
+def teach(client: httpx.Client) -> None:
+    pictures = [picture(number) for number in range(4)]
+    assert learn(client, pictures, ["cat", "dog", "cat", "cow/bull"]).status_code == 200
+    assert learn(client, [picture(9)], ["7"], integers="true").status_code == 200
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
+    """The same classes for each test."""
     with server.client() as client:
-        for number, label in enumerate(["cat", "dog", "cat", "cow/bull"]):
-            assert learn(client, [picture(number)], [label]).status_code == 200
-        assert learn(client, [picture(9)], ["7"], integers="true").status_code == 200
+        teach(client)
         yield client
+        for label in counts(client):
+            place = f"/classes/{quote(str(label), safe='')}"
+            assert client.delete(place, params={"integer": isinstance(label, int)}).status_code == 200
 
 
 def labels_of(client: httpx.Client, image: bytes) -> set[object]:
@@ -35,6 +39,7 @@ def labels_of(client: httpx.Client, image: bytes) -> set[object]:
 def test_a_class_gets_another_name(client: httpx.Client) -> None:
     answer = client.patch("/classes/cow%2Fbull", json={"label": "cattle"})
     assert answer.status_code == 200, answer.text
+    assert answer.json() == {"version": client.get("/classes").json()["version"], "label": "cattle"}
     assert counts(client) == {"cat": 2, "dog": 1, "cattle": 1, 7: 1}
     eventually(lambda: labels_of(client, picture(0)) == {"cat", "dog", "cattle", 7})
 
@@ -59,19 +64,19 @@ def test_a_name_that_is_taken_or_unknown_is_refused(client: httpx.Client) -> Non
 def test_two_classes_become_one(client: httpx.Client) -> None:
     answer = client.post("/classes/dog/merge", json={"into": "cat"})
     assert answer.status_code == 200, answer.text
+    assert answer.json().keys() == {"version", "erased", "remains", "exact"}
     assert answer.json()["exact"] is True
     assert counts(client) == {"cat": 3, "cow/bull": 1, 7: 1}
     assert error(client.post("/classes/cat/merge", json={"into": "cat"})) == (422, "same_class")
 
 
 def test_a_removed_class_is_in_no_file_any_more(client: httpx.Client, server: Server) -> None:
-    client.patch("/classes/cow%2Fbull", json={"label": "ox"})  # a name that was noted, and is to go again
+    client.patch("/classes/cow%2Fbull", json={"label": "ox"})  # a name that was recorded, and is to be erased too
     client.patch("/classes/ox", json={"label": "cow/bull"})
     answer = client.delete("/classes/cow%2Fbull")
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert told["exact"] is True
-    assert told["erased"]
+    assert answer.json()["exact"] is True
+    assert answer.json()["erased"]
     assert counts(client) == {"cat": 2, "dog": 1, 7: 1}
     assert error(client.delete("/classes/cow%2Fbull")) == (404, "unknown_class")
     for file in server.folder.rglob("*"):
@@ -79,12 +84,13 @@ def test_a_removed_class_is_in_no_file_any_more(client: httpx.Client, server: Se
     assert prol.load(server.folder).classes == ["cat", "dog", 7]
 
 
-def test_what_was_done_is_noted_once_and_survives_a_kill(
-    nursery: Nursery, client: httpx.Client, server: Server
-) -> None:
-    client.patch("/classes/dog", json={"label": "hound"})
-    client.delete("/classes/cow%2Fbull")
-    server.end(9)
+def test_operations_are_recorded_once_and_survive_a_kill(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
+    with running(nursery, tmp_path / "model", "--method", "ncm", "--backbone", small_vit) as server:
+        with server.client() as client:
+            teach(client)
+            client.patch("/classes/dog", json={"label": "hound"})
+            client.delete("/classes/cow%2Fbull")
+        server.end(signal.SIGKILL)
     with running(nursery, server.folder) as again, again.client() as another:
         assert counts(another) == {"cat": 2, "hound": 1, 7: 1}
         another.delete("/classes/7?integer=true")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import prol
-from prol.serve.refusals import not_written
+from prol.serve.errors import not_written
 from serve.running import Nursery, Server, counts, error, eventually, learn, picture, predict, running
 
 

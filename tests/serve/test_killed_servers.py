@@ -82,7 +82,7 @@ def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int) -
     assert dict(zip(learner.classes, learner.class_counts().tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_every_acknowledged_chunk_is_applied_exactly_once(
     nursery: Nursery, tmp_path: Path, small_vit: str, kills: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""More than the service can take on: who is sent away, and what is let go."""
+"""Overload: which requests are refused, and what is dropped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from serve.running import Nursery, Server, counts, error, eventually, learn, pic
 
 @pytest.fixture(scope="module")
 def narrow(nursery: Nursery, small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Room for one that waits, little memory, and late labels within half a second."""
+    """A queue of one, little memory, and late labels within half a second."""
     folder = tmp_path_factory.mktemp("narrow") / "model"
-    flags = ("--queue", "1", "--pending-seconds", "0.5", "--pending-images", "3", "--memory-bytes", "16000000")
+    flags = ("--queue-size", "1", "--pending-seconds", "0.5", "--pending-images", "3", "--memory-bytes", "16000000")
     with running(nursery, folder, "--method", "ncm", "--backbone", small_vit, *flags) as server:
         yield server
 
@@ -31,13 +31,13 @@ def test_late_labels_come_too_late(narrow: Server) -> None:
         assert client.get("/status").json()["memory"]["pending_bytes"] == 0
 
 
-def test_the_oldest_make_way_when_too_many_wait(narrow: Server) -> None:
+def test_the_oldest_pending_images_are_dropped(narrow: Server) -> None:
     with narrow.client() as client:
         predict(client, *[picture(seed) for seed in range(8)])
         assert client.get("/status").json()["memory"]["pending_images"] <= 3
 
 
-def test_who_finds_the_queue_full_is_told_when_to_come_again(narrow: Server) -> None:
+def test_a_full_queue_refuses_with_retry_after(narrow: Server) -> None:
     chunk = [picture(seed, 64) for seed in range(150)]
     begin = threading.Barrier(6)
 
@@ -58,8 +58,9 @@ def test_who_finds_the_queue_full_is_told_when_to_come_again(narrow: Server) -> 
         assert counts(client)["busy"] == 150 * statuses.count(200)
 
 
-def test_what_never_fits_into_memory_is_refused_for_good(narrow: Server) -> None:
+def test_what_never_fits_into_memory_is_refused_without_retry_after(narrow: Server) -> None:
     with narrow.client() as client:
         answer = client.post("/predict", files=[("images", ("x", picture(1, 2400, "JPEG")))])
         assert error(answer) == (413, "too_large")
+        assert "retry-after" not in answer.headers
         assert predict(client, picture(1))["predictions"]

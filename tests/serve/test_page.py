@@ -23,19 +23,19 @@ from serve.page_browser import (
     hand_over,
     picture,
     requested_hosts,
-    service,
     show_as,
     until,
 )
+from serve.running import Nursery, running
 
 PAGE = Path(prol.serve.__file__).parent / "page"
 in_a_browser = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
 
 
 @pytest.fixture(scope="module")
-def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with service(tmp_path_factory.mktemp("service") / "model") as address:
-        yield address
+def base_url(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(nursery, tmp_path_factory.mktemp("service") / "model", "--method", "ncm") as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def text(page: WebDriver, selector: str) -> str:
 
 
 def texts(page: WebDriver, selector: str) -> list[str]:
-    """All texts at once, by the page itself: elements may be replaced between two questions."""
+    """All texts at once, by the page itself: elements may be replaced between two queries."""
     script = "return [...document.querySelectorAll(arguments[0])].map((found) => found.textContent)"
     return list(page.execute_script(script, selector))
 
@@ -80,7 +80,7 @@ def states(page: WebDriver) -> list[str]:
     return list(page.execute_script("return [...document.querySelectorAll('.card')].map((card) => card.dataset.state)"))
 
 
-def best_answers(page: WebDriver) -> list[str]:
+def best_labels(page: WebDriver) -> list[str]:
     return texts(page, ".guess:first-child bdi")
 
 
@@ -118,7 +118,7 @@ def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
 ) -> None:
     files = glyph_files(tmp_path / "glyphs", "XJ", each=4)
     choose(page, *files["X"][:2], *files["J"][:2])
-    until(lambda: "waiting" not in states(page), "four images are answered")
+    until(lambda: "waiting" not in states(page), "four images are predicted")
     assert "Nothing is learnt yet" in text(page, ".card .state")
     for label in ("cross", "cross", "hook", "hook"):
         teach(page, label)
@@ -126,32 +126,33 @@ def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
 
     until(lambda: counts(page) == {"cross": "2 images", "hook": "2 images"}, "both classes are counted")
     assert any("labelled" in event for event in texts(page, "#events li"))
-    assert "0 samples kept" in text(page, "#numbers")
+    assert "0 samples stored" in text(page, "#numbers")
     assert re.search(r"of 4 images right", text(page, "#accuracy-of"))
     assert page.find_element(By.CSS_SELECTOR, "#chart svg").get_attribute("aria-label")
 
     press(page, "Clear all")
     hand_over(page, "drop", {"new.png": files["J"][3].read_bytes()})
-    until(lambda: states(page) == ["open"], "the new image is answered")
-    assert best_answers(page) == ["hook"]
+    until(lambda: states(page) == ["open"], "the new image is predicted")
+    assert best_labels(page) == ["hook"]
     press(page, "✓ “hook” is right")
-    until(lambda: "as it had answered" in text(page, ".card .state"), "the answer is confirmed")
+    until(lambda: "as predicted" in text(page, ".card .state"), "the prediction is confirmed")
 
     press(page, "Rename “cross”")
     type_in(page, "letter x", Keys.ENTER)
     until(lambda: counts(page) == {"letter x": "2 images", "hook": "3 images"}, "the class has its new name")
-    until(lambda: focused(page).get_attribute("id") == "classes-title", "the keyboard goes on at the list")
+    until(lambda: focused(page).get_attribute("id") == "classes-title", "the focus moves to the list")
     assert any("renamed" in event for event in texts(page, "#events li"))
     require_clean(page, base_url)
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_several_images_are_taught_at_once_and_a_class_is_removed_with_a_report(
     page: WebDriver, base_url: str, tmp_path: Path
 ) -> None:
     files = glyph_files(tmp_path / "glyphs", "E", each=3)["E"]
     hand_over(page, "paste", {path.name: path.read_bytes() for path in files})
-    until(lambda: states(page) == ["open"] * 3, "three images are answered")
+    until(lambda: states(page) == ["open"] * 3, "three images are predicted")
     box = page.find_element(By.ID, "choose-all")
     box.send_keys(Keys.SPACE)
     page.find_element(By.ID, "many-label").send_keys("passing", Keys.ENTER)
@@ -163,7 +164,7 @@ def test_several_images_are_taught_at_once_and_a_class_is_removed_with_a_report(
     assert "3 images" in dialog.text
     assert focused(page).text == "Cancel", "a stray Enter must not remove anything"
     press(page, "Remove")
-    until(lambda: "What remains" in dialog.text, "what is erased and what remains is told")
+    until(lambda: "What remains" in dialog.text, "what is erased and what remains is listed")
     assert texts(page, "#erased li")
     assert texts(page, "#remains li")
     type_in(page, Keys.ENTER)
@@ -172,10 +173,11 @@ def test_several_images_are_taught_at_once_and_a_class_is_removed_with_a_report(
     require_clean(page, base_url)
 
 
+@pytest.mark.slow
 @in_a_browser
-def test_an_answer_the_service_has_forgotten_is_taught_with_its_file(page: WebDriver) -> None:
+def test_a_prediction_the_service_has_forgotten_is_taught_with_its_file(page: WebDriver) -> None:
     hand_over(page, "drop", {"leaf.png": picture("green")})
-    until(lambda: states(page) == ["open"], "the image is answered")
+    until(lambda: states(page) == ["open"], "the image is predicted")
     page.execute_script(
         """
         const sent = window.fetch;
@@ -193,14 +195,14 @@ def test_an_answer_the_service_has_forgotten_is_taught_with_its_file(page: WebDr
     until(lambda: counts(page).get("leaf") == "1 image", "the class is there")
     requested = page.execute_script("return window.requested")
     assert [path for path in requested if path in ("labels", "learn")] == ["labels", "learn"]
-    assert all("404" in error for error in console_errors(page)), "only the forgotten answer may be complained about"
+    assert all("404" in error for error in console_errors(page)), "only the forgotten prediction may cause an error"
 
 
 @in_a_browser
 def test_names_are_text_and_never_markup(page: WebDriver, base_url: str) -> None:
     name = "<img src=x onerror=document.title='taken'>/..?&#"
     hand_over(page, "drop", {f"{name}.png": picture("navy"), "notes.txt": b"no image"})
-    until(lambda: states(page) == ["open"], "the image is answered, the text left out")
+    until(lambda: states(page) == ["open"], "the image is predicted, the text left out")
     assert "not an image" in text(page, "#problem-text")
     page.find_element(By.CSS_SELECTOR, ".card [data-part=label]").send_keys(name, Keys.ENTER)
     until(lambda: counts(page).get(name) == "1 image", "the class has this very name")
@@ -214,8 +216,9 @@ def test_names_are_text_and_never_markup(page: WebDriver, base_url: str) -> None
     require_clean(page, base_url)
 
 
+@pytest.mark.slow
 @in_a_browser
-def test_a_file_that_is_no_image_is_refused_in_words_beside_the_others(page: WebDriver) -> None:
+def test_a_file_that_is_no_image_is_refused_with_a_message_beside_the_others(page: WebDriver) -> None:
     hand_over(page, "drop", {"broken.png": b"this is no picture", "sea.png": picture("teal")})
     until(lambda: states(page) == ["failed", "open"], "only the broken file fails")
     assert len(text(page, ".card[data-state=failed] .state").split()) > 3
@@ -223,13 +226,14 @@ def test_a_file_that_is_no_image_is_refused_in_words_beside_the_others(page: Web
     assert all("422" in error or "415" in error for error in console_errors(page))
 
 
+@pytest.mark.slow
 @in_a_browser
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_shows_everything_without_scrolling_sideways(page: WebDriver, dark: bool) -> None:
     try:
         show_as(page, (360, 740), dark)
         hand_over(page, "drop", {f"{'long-name-' * 12}.png": picture("olive")})
-        until(lambda: states(page) == ["open"], "the image is answered")
+        until(lambda: states(page) == ["open"], "the image is predicted")
         assert page.execute_script("return document.documentElement.scrollWidth") <= 360
         paper = page.execute_script("return getComputedStyle(document.body).backgroundColor")
         brightness = sum(map(int, re.findall(r"\d+", paper)[:3])) / 3
@@ -238,11 +242,14 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: WebDriver, da
         show_as(page, (1280, 900), dark=False)
 
 
+@pytest.mark.slow
 @in_a_browser
-def test_the_token_is_asked_for_and_kept_for_this_tab_only(chromium: WebDriver, tmp_path: Path) -> None:
+def test_the_token_is_asked_for_and_stored_for_this_tab_only(
+    chromium: WebDriver, nursery: Nursery, tmp_path: Path
+) -> None:
     tokens = {"PROL_READ_TOKEN": "only-for-reading-0123456789", "PROL_WRITE_TOKEN": "also-for-writing-0123456789"}
-    with service(tmp_path / "model", tokens) as address:
-        chromium.get(address)
+    with running(nursery, tmp_path / "model", "--method", "ncm", **tokens) as server:
+        chromium.get(server.url)
         dialog = until(lambda: chromium.find_elements(By.CSS_SELECTOR, "#token-dialog[open]"), "a token is asked for")
         type_in(chromium, "wrong-token-0123456789", Keys.ENTER)
         until(lambda: "does not accept" in dialog[0].text, "the wrong one is not accepted")
@@ -250,17 +257,17 @@ def test_the_token_is_asked_for_and_kept_for_this_tab_only(chromium: WebDriver, 
         until(lambda: text(chromium, "#connection") == "connected", "reading is allowed")
 
         hand_over(chromium, "drop", {"sky.png": picture("skyblue")})
-        until(lambda: states(chromium) == ["open"], "reading is enough to ask")
+        until(lambda: states(chromium) == ["open"], "reading is enough to predict")
         type_in(chromium, "sky", Keys.ENTER)
-        until(lambda: text(chromium, "#problem-text"), "it is told that reading is not enough to teach")
+        until(lambda: text(chromium, "#problem-text"), "the page says that reading is not enough to teach")
         press(chromium, "Change token")
         type_in(chromium, tokens["PROL_WRITE_TOKEN"], Keys.ENTER)
         until(lambda: not chromium.find_elements(By.CSS_SELECTOR, "#token-dialog[open]"), "the token is taken")
         chromium.find_element(By.CSS_SELECTOR, ".card [data-part=label]").send_keys(Keys.ENTER)
         until(lambda: counts(chromium) == {"sky": "1 image"}, "what was typed is taught now")
 
-        kept = chromium.execute_script("return [{...sessionStorage}, {...localStorage}, document.cookie]")
-        assert kept == [{"prol-token": tokens["PROL_WRITE_TOKEN"]}, {}, ""]
+        stored = chromium.execute_script("return [{...sessionStorage}, {...localStorage}, document.cookie]")
+        assert stored == [{"prol-token": tokens["PROL_WRITE_TOKEN"]}, {}, ""]
 
 
 def test_the_page_brings_everything_itself_and_writes_no_markup() -> None:

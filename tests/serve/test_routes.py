@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,24 +12,18 @@ import numpy as np
 import pytest
 
 import prol
-from runs.small_runs import environment
 from serve.running import Nursery, counts, error, eventually, files, learn, picture, predict, running
 
 
-def test_prol_serve_prints_where_it_listens_and_ends_with_0(tmp_path: Path, small_vit: str) -> None:
-    command = [sys.executable, "-m", "prol", "serve", str(tmp_path / "new"), "--port", "0", "--device", "cpu"]
-    command += ["--method", "ncm", "--option", "distance=euclidean", "--backbone", small_vit, "--threads", "1"]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        line = process.stdout.readline()
-        found = re.fullmatch(rf"serving {tmp_path / 'new'} on (http://127\.0\.0\.1:\d+)\n", line)
-        assert found
-        with httpx.Client(base_url=found[1], timeout=60) as client:
-            nothing = predict(client, picture(0))
-            assert (nothing["version"], nothing["predictions"][0]["labels"]) == (0, [])
-            assert learn(client, [picture(0)], ["cat"]).status_code == 200
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(60) == 0
+def test_prol_serve_prints_where_it_listens_and_ends_with_0(nursery: Nursery, tmp_path: Path, small_vit: str) -> None:
+    flags = ("--method", "ncm", "--option", "distance=euclidean", "--backbone", small_vit, "--threads", "1")
+    with running(nursery, tmp_path / "new", *flags) as server, server.client() as client:
+        assert server.said() == f"serving {tmp_path / 'new'} on {server.url}\n"
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", server.url)
+        nothing = predict(client, picture(0))
+        assert (nothing["version"], nothing["predictions"][0]["labels"]) == (0, [])
+        assert learn(client, [picture(0)], ["cat"]).status_code == 200
+        assert server.end(signal.SIGINT) == 0
     learner = prol.load(tmp_path / "new")
     assert (learner.classes, learner.options.distance) == (["cat"], "euclidean")
 
@@ -48,10 +39,10 @@ def test_learning_is_acknowledged_with_a_version_and_shows(client: httpx.Client)
     assert len(after) == classes
     assert client.get("/classes").json()["version"] == version
     eventually(lambda: predict(client, picture(1))["version"] >= version)
-    told = predict(client, picture(2))["predictions"][0]["labels"]
-    assert told[0]["label"] == "dog"
-    assert sum(one["probability"] for one in told) == pytest.approx(1)
-    assert told[0]["score"] >= told[-1]["score"]
+    ranked = predict(client, picture(2))["predictions"][0]["labels"]
+    assert ranked[0]["label"] == "dog"
+    assert sum(one["probability"] for one in ranked) == pytest.approx(1)
+    assert ranked[0]["score"] >= ranked[-1]["score"]
 
 
 def test_one_label_is_that_of_all_images_and_numbers_are_not_texts(client: httpx.Client) -> None:
@@ -62,7 +53,7 @@ def test_one_label_is_that_of_all_images_and_numbers_are_not_texts(client: httpx
 
 
 @pytest.mark.parametrize("name", ["a/merge", "line\nend", "löwe & co?#%", " ", "\x00"])
-def test_a_name_may_hold_any_signs(client: httpx.Client, name: str) -> None:
+def test_a_name_may_hold_any_characters(client: httpx.Client, name: str) -> None:
     assert learn(client, [picture(7)], [name]).status_code == 200
     assert counts(client)[name] == 1
     taken = client.patch(f"/classes/{quote(name, safe='')}", json={"label": name})
@@ -70,11 +61,11 @@ def test_a_name_may_hold_any_signs(client: httpx.Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF"])
-def test_kinds_of_images_that_are_read(client: httpx.Client, kind: str) -> None:
+def test_image_formats_that_are_read(client: httpx.Client, kind: str) -> None:
     assert learn(client, [picture(8, kind=kind)], ["any"]).status_code == 200
 
 
-def test_top_says_how_many_labels_are_told(client: httpx.Client) -> None:
+def test_top_is_the_number_of_labels(client: httpx.Client) -> None:
     learnt = learn(client, [picture(1), picture(2), picture(3)], ["one", "two", "three"]).json()
     eventually(lambda: predict(client, picture(1))["version"] >= learnt["version"])
     assert len(predict(client, picture(1), top=2)["predictions"][0]["labels"]) == 2
@@ -95,7 +86,7 @@ def test_a_key_makes_a_request_count_once(client: httpx.Client) -> None:
     assert "twice" not in counts(client)
 
 
-def test_late_labels_are_learnt_once_and_tell_how_often_it_was_right(client: httpx.Client) -> None:
+def test_late_labels_are_learnt_once_and_count_correct_predictions(client: httpx.Client) -> None:
     learnt = learn(client, [picture(11), picture(12)], ["left", "right"]).json()
     eventually(lambda: predict(client, picture(11))["version"] >= learnt["version"])
     before = client.get("/status").json()["prequential"]
@@ -116,25 +107,25 @@ def test_late_labels_are_learnt_once_and_tell_how_often_it_was_right(client: htt
     assert after["recent"][-1] == {"images": 2, "accuracy": 0.5}
 
 
-def test_status_tells_what_the_page_shows(client: httpx.Client) -> None:
+def test_status_holds_what_the_page_shows(client: httpx.Client) -> None:
     learn(client, [picture(1)], ["status"])
     predict(client, picture(1))
     error(client.post("/learn"))
-    told = client.get("/status").json()
-    assert (told["method"], told["backbone"]) == ("ncm", "vit_tiny_patch16_224")
-    assert told["classes"] == len(counts(client))
-    assert told["images_learnt"] == sum(counts(client).values())
-    assert told["queue"] == {"waiting": 0, "limit": 64}
-    assert told["memory"]["samples_kept"] == 0
-    assert told["memory"]["statistics_bytes"] > 0
-    assert told["memory"]["pending_images"] > 0
-    assert told["memory"]["pending_bytes"] > 0
-    assert told["throughput"].keys() == {"learn_images_per_second", "predict_images_per_second"}
-    assert min(told["throughput"].values()) > 0
-    assert told["limits"]["images"] == 4
-    kinds = [event["kind"] for event in told["events"]]
+    found = client.get("/status").json()
+    assert (found["method"], found["backbone"]) == ("ncm", "vit_tiny_patch16_224")
+    assert found["classes"] == len(counts(client))
+    assert found["images_learnt"] == sum(counts(client).values())
+    assert found["queue"] == {"waiting": 0, "limit": 64}
+    assert found["memory"]["samples_kept"] == 0
+    assert found["memory"]["statistics_bytes"] > 0
+    assert found["memory"]["pending_images"] > 0
+    assert found["memory"]["pending_bytes"] > 0
+    assert found["throughput"].keys() == {"learn_images_per_second", "predict_images_per_second"}
+    assert min(found["throughput"].values()) > 0
+    assert found["limits"]["images"] == 4
+    kinds = [event["kind"] for event in found["events"]]
     assert kinds[:3] == ["refused", "predicted", "learnt"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["events"][0]["time"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["events"][0]["time"])
 
 
 def test_metrics_are_in_prometheus_format(client: httpx.Client) -> None:

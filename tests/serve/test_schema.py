@@ -1,4 +1,4 @@
-"""schemathesis asks everything that the OpenAPI schema allows, and much that it does not."""
+"""schemathesis sends whatever the OpenAPI schema allows, and much that it does not."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from serve.running import Nursery, learn, picture, running
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(150, marks=pytest.mark.slow)])
-def test_nothing_that_is_asked_by_the_schema_ends_in_an_error_of_the_server(
-    nursery: Nursery, small_vit: str, tmp_path: Path, examples: int
+@pytest.mark.parametrize(
+    ("phases", "examples"),
+    [("fuzzing", 10), pytest.param("examples,coverage,fuzzing,stateful", 150, marks=pytest.mark.slow)],
+)
+def test_no_request_that_the_schema_allows_is_a_server_error(
+    nursery: Nursery, small_vit: str, tmp_path: Path, phases: str, examples: int
 ) -> None:
     with running(nursery, tmp_path / "model", "--method", "ncm", "--backbone", small_vit) as server:
         with server.client() as client:
             for number, label in enumerate(["a", "b", "0", "null"]):
                 assert learn(client, [picture(number)], [label]).status_code == 200
         program = "import schemathesis.cli, sys; sys.exit(schemathesis.cli.schemathesis())"
-        asked = ["run", f"{server.url}/openapi.json", "--checks", CHECKS, "--max-examples", str(examples)]
+        arguments = ["run", f"{server.url}/openapi.json", "--checks", CHECKS, "--max-examples", str(examples)]
         done = subprocess.run(
-            [sys.executable, "-c", program, *asked, "--seed", "1", "--no-color"],
+            [sys.executable, "-c", program, *arguments, "--phases", phases, "--seed", "1", "--no-color"],
             cwd=tmp_path,
             capture_output=True,
             text=True,

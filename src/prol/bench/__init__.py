@@ -1,1 +1,1 @@
-"""How fast learning and answering are: on this machine, for any method, backbone and precision."""
+"""Benchmarks of learning and prediction on this machine, for any method, backbone and precision."""

@@ -1,7 +1,7 @@
-"""How many floating-point operations a ViT's passes take, counted from shapes.
+"""Floating-point operations of the passes of a ViT, counted from shapes.
 
-Two a multiplication with its addition, in matrix products and attention only: norms, activations, the search among keys
-and the heads are left out, which together are below one in a hundred.
+A multiply-add counts as two, in matrix products and attention only. Norms, activations, the search among keys and the
+heads are left out: together they are less than 1 %.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from prol.backbones import Backbone, ViT
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a ViT: tokens with the class token, their width, blocks, hidden width of the MLP, values in a patch."""
+    """Sizes of a ViT: tokens with the class token, their width, blocks, hidden width of the MLP, values per patch."""
 
     tokens: int
     width: int
@@ -44,13 +44,13 @@ def forward(
     first_map: bool = True,
     class_row_only: bool = True,
 ) -> int:
-    """Operations of one image's way through the network.
+    """Operations of one forward pass of one image.
 
     Args:
-        prefix: keys and values put before a block's own, in the first `prefixed` blocks.
-        embedding: whether the patches are embedded; a second pass takes the same tokens.
-        first_map: whether block 0 maps tokens to queries, keys and values; a second pass with the same norm need not.
-        class_row_only: whether the last block computes the class token alone.
+        prefix: keys and values prepended in each of the first `prefixed` blocks.
+        embedding: whether patches are embedded; a second pass reuses the tokens.
+        first_map: whether block 0 computes queries, keys and values; a second pass with the same norm reuses them.
+        class_row_only: whether the last block computes the class token only.
 
     >>> vit_base = Shape(tokens=197, width=768, depth=12, hidden=3072, patch=768)
     >>> f"{forward(vit_base) / 1e9:.1f} GFLOP, {forward(vit_base, class_row_only=False) / 1e9:.1f} for all tokens"
@@ -60,9 +60,9 @@ def forward(
 
 
 def backward(shape: Shape, prefix: int = 0, prefixed: int = 0, *, first_map: bool = True) -> int:
-    """Operations of the way back through activations, weights being frozen: as forward, but for attention.
+    """Operations of the backward pass through activations with frozen weights: as forward, except for attention.
 
-    Fused attention makes five products on its way back where it made two: it computes its weights again.
+    The backward pass of fused attention has five products instead of two, since it recomputes the attention weights.
     """
     return _pass(shape, prefix, prefixed, False, first_map, True, attention_products=5)
 
@@ -90,17 +90,17 @@ def _pass(
 
 @dataclass(frozen=True)
 class Work:
-    """Operations an image takes: in a training step, and in a prediction."""
+    """Operations per image: of a training step, and of a prediction."""
 
     train: int
     predict: int
 
 
 def work_of(method: str, options: Any, backbone: Backbone) -> Work | None:
-    """What a method needs of its network; None where its passes are not known here.
+    """Operations of a method in its network; None if its passes are not known here.
 
-    PROL: a query pass, a prompted pass and the way back. With frozen norms the two passes share block 0's first map,
-    and the way back ends before it.
+    PROL: a query pass, a prompted pass and a backward pass. With frozen norms the two forward passes share the queries,
+    keys and values of block 0, and the backward pass ends before them.
     """
     if method != "prol" or not isinstance(backbone, ViT) or not (options.generator and options.keys):
         return None

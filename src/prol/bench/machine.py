@@ -1,10 +1,12 @@
-"""What a measurement was made on and with: versions, processor, GPU, memory."""
+"""The machine: its description in result files, its peak memory, and its measured peak performance."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,18 @@ import torch
 
 import prol
 from prol.backbones.processor import processor_name
+from prol.bench.timing import Pace, synchronizer, time_step
 
 FORMAT = 1
 
+_SIDE = {"cuda": 8192, "cpu": 2048}
+_COPIED_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}
+_TYPES = {"bf16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32, "float64": torch.float64}
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def document(bench: str, device: torch.device, command: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """A result file without its rows: which bench, on what machine, with which settings and command line."""
+    """A result file without rows: the benchmark, the machine, the settings and the command line."""
     return {
         "format": FORMAT,
         "bench": bench,
@@ -43,22 +49,19 @@ def document(bench: str, device: torch.device, command: str, settings: dict[str,
 
 
 class PeakMemory:
-    """The most memory in use since `reset`: that of tensors on a GPU, else the process's resident memory."""
+    """Peak memory since construction: that of tensors on a GPU, else the resident memory of the process."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.kind = "tensors on the GPU" if device.type == "cuda" else "resident memory of the process"
-        self.reset()
-
-    def reset(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
             return
         try:
-            _CLEAR.write_text("5", encoding="ascii")  # sets the peak back to what is resident now
+            _CLEAR.write_text("5", encoding="ascii")  # resets the peak to what is resident now
         except OSError:
-            self.kind = "resident memory of the process, since it began"
+            self.kind = "resident memory of the process, since it started"
 
     def read(self) -> int:
         """Bytes."""
@@ -72,3 +75,40 @@ class PeakMemory:
 
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else 1024 * most
+
+
+def peak(device: torch.device, pace: Pace) -> Iterator[dict[str, Any]]:
+    """One row for each kind of matrix product, and one for copying memory."""
+    for precision in ("bf16", "tf32", "float32") if device.type == "cuda" else ("float32",):
+        yield matrix_peak(device, precision, pace)
+    yield copy_peak(device, pace)
+
+
+def matrix_peak(device: torch.device, precision: str, pace: Pace, side: int | None = None) -> dict[str, Any]:
+    """Operations per second of square matrix products of random numbers, 2 side³ operations each."""
+    side = side or _SIDE[device.type]
+    a, b, out = (torch.randn(side, side, device=device).to(_TYPES[precision]) for _ in range(3))
+    with _float32_products(tf32=precision == "tf32"):
+        timed = time_step(lambda: torch.mm(a, b, out=out), pace, synchronizer(device))
+    rate = 2 * side**3 / timed.median
+    return {"what": f"matrix product, {precision}", "side": side, "flop_per_second": rate} | timed.row()
+
+
+def copy_peak(device: torch.device, pace: Pace, size: int | None = None) -> dict[str, Any]:
+    """Bytes per second of copying memory on the device; bytes read and written both count."""
+    size = size or _COPIED_BYTES[device.type]
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    timed = time_step(lambda: target.copy_(source), pace, synchronizer(device))
+    return {"what": "copy", "bytes": size, "bytes_per_second": 2 * size / timed.median} | timed.row()
+
+
+@contextmanager
+def _float32_products(tf32: bool) -> Iterator[None]:
+    """Whether a GPU computes float32 products in TF32 meanwhile."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

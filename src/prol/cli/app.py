@@ -1,4 +1,4 @@
-"""The command `prol`: its verbs, and how its mistakes are told."""
+"""The command `prol`: its verbs, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from prol import __version__
-from prol.cli.audit import audit
 from prol.cli.bench import app as bench
 from prol.cli.classes import app as classes
 from prol.cli.compare import compare
-from prol.cli.inspect import params, show
-from prol.cli.listing import datasets, methods
-from prol.cli.merging import merge
-from prol.cli.models import export, predict
-from prol.cli.rate_curve import rate_curve
+from prol.cli.inspect import datasets, methods, params, show
+from prol.cli.models import audit, export, merge, predict
 from prol.cli.report import report
 from prol.cli.reproduce import reproduce
-from prol.cli.run import resume, run
+from prol.cli.run import rate_curve, resume, run
 from prol.cli.serve import serve
 from prol.cli.sharing import onnx, pull, push
 from prol.cli.streams import streams
@@ -34,12 +30,12 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="prol",
-    help="Learn an image classifier from a stream in one pass, keep no sample, ask at any moment.",
+    help="Learn an image classifier from a stream in one pass, store no sample, predict at any moment.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-learning, keeping = (run, resume, show), (export, predict, serve, audit, merge, onnx, push, pull)
-for verb in (*learning, *keeping, compare, sweep, report, reproduce, rate_curve, params, methods, datasets, streams):
+running, saved = (run, resume, show), (export, predict, serve, audit, merge, onnx, push, pull)
+for verb in (*running, *saved, compare, sweep, report, reproduce, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")
 app.add_typer(classes, name="classes")
@@ -61,7 +57,7 @@ def options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point: bad input ends with one line and exit code 2; PROL_DEBUG=1 shows where it was found."""
+    """The entry point: bad input ends with one line and exit code 2; PROL_DEBUG=1 raises it instead."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=given or ["--help"], prog_name="prol", standalone_mode=False)
@@ -70,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ParsingError as error:
         code = _complain(f"{error.format_message()} (see prol --help)", BAD_INPUT)
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing may be written to it any more, not even at exit.
+        # The reader of our output has gone; nothing may be written to it any more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (ValueError, OSError) as error:
@@ -78,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         code = _complain(str(error), BAD_INPUT)
     if code == INTERRUPTED:  # typer's newer versions return it, older ones raise
-        _complain("interrupted; an unfinished run goes on with `prol resume RUN`", INTERRUPTED)
+        _complain("interrupted; `prol resume RUN` resumes an unfinished run", INTERRUPTED)
     sys.exit(code)
 
 

@@ -1,12 +1,21 @@
-"""Arguments that several verbs share."""
+"""Flags that several commands share, and the one place where they become plans and executors."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
+if TYPE_CHECKING:
+    from prol.runs import Display, Plan
+    from prol.runs.executors import Executor
+
 _STREAM, _DATA, _CLOCK, _TRACKING = "The stream", "The data", "Data that do not wait", "Tracking"
+_EXECUTION, _MEASURES = "Where runs are executed", "What is measured"
 
 Method = Annotated[str, typer.Argument(help="A name that `prol methods` lists.")]
 DatasetName = Annotated[str, typer.Argument(help="A name that `prol datasets` lists.")]
@@ -16,91 +25,241 @@ MethodOptions = Annotated[
 Backbone = Annotated[
     str,
     typer.Option(
-        help="auto (the method's own: builtin for most), builtin, ARCH.TAG of timm, ARCH@FILE.safetensors, ARCH@random "
-        "or resnet18_cifar."
+        help="The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
+        "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Precision = Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")]
-Threads = Annotated[int | None, typer.Option(help="Processor threads; as torch chooses by default.")]
-Workers = Annotated[int | None, typer.Option(help="Threads that read images ahead; half of the processors by default.")]
-
+Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda or cuda:N.")]
+Precision = Annotated[str, typer.Option(help="The precision: auto, float32, float64 or bf16.")]
+Threads = Annotated[int | None, typer.Option(help="Processor threads. By default as torch chooses.")]
+Workers = Annotated[int | None, typer.Option(help="Threads that read images ahead. By default half of the processors.")]
+Seeds = Annotated[str, typer.Option(help="Each method runs once with each seed; separate seeds by commas.")]
 Data = Annotated[
-    str | None, typer.Option(help="Where the images are, for data that are not built in.", rich_help_panel=_DATA)
+    str | None, typer.Option(help="The path of the images, for data that are not built in.", rich_help_panel=_DATA)
 ]
 DataOptions = Annotated[
     list[str] | None,
-    typer.Option("-D", metavar="KEY=VALUE", help="An option of the data set; may be repeated.", rich_help_panel=_DATA),
-]
-Development = Annotated[
-    bool,
-    typer.Option(
-        "--development",
-        help="Learn a fifth of the training images and test on another fifth, to choose settings on.",
-        rich_help_panel=_DATA,
-    ),
+    typer.Option("-D", metavar="KEY=VALUE", help="An option of the data set. Repeatable.", rich_help_panel=_DATA),
 ]
 LimitPerClass = Annotated[
-    int | None, typer.Option(help="Most images of a class, in training and test.", rich_help_panel=_DATA)
-]
-
-Protocol = Annotated[str, typer.Option(help="How the stream is ordered; see `prol streams`.", rich_help_panel=_STREAM)]
-ProtocolOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-P", metavar="KEY=VALUE", help="An option of the protocol; may be repeated.", rich_help_panel=_STREAM
-    ),
+    int | None,
+    typer.Option(help="The maximum number of images per class, in training and test.", rich_help_panel=_DATA),
 ]
 Tasks = Annotated[
-    int | None, typer.Option(help="Number of tasks; the data set's usual one by default.", rich_help_panel=_STREAM)
+    int | None, typer.Option(help="The number of tasks. By default the data set's usual one.", rich_help_panel=_STREAM)
 ]
-ChunkSize = Annotated[int, typer.Option(help="How many samples arrive together.", rich_help_panel=_STREAM)]
-Seed = Annotated[
-    int,
-    typer.Option(help="Drives the order of samples, initial values and augmentation.", rich_help_panel=_STREAM),
-]
-ClassOrder = Annotated[str, typer.Option(help="label or shuffled.", rich_help_panel=_STREAM)]
-Boundaries = Annotated[
-    bool | None,
-    typer.Option(
-        "--boundaries/--no-boundaries",
-        help="Tell the learner when a task begins; as the protocol has it by default.",
-        rich_help_panel=_STREAM,
-        show_default=False,
-    ),
-]
-Announce = Annotated[
-    bool | None,
-    typer.Option(
-        "--announce/--no-announce",
-        help="Tell it the task's classes then, too; it is told wherever it is told of boundaries by default.",
-        rich_help_panel=_STREAM,
-        show_default=False,
-    ),
-]
-
-Keep = Annotated[
-    int, typer.Option(help="Chunks that may wait; one more pushes out the oldest.", rich_help_panel=_CLOCK)
-]
-StepSeconds = Annotated[
-    str | None,
-    typer.Option(
-        help="Seconds of a step, or the folder of a run on a clock whose times are taken; measured by default.",
-        rich_help_panel=_CLOCK,
-    ),
-]
-Rate = Annotated[
-    float | None, typer.Option(help="Images a second that arrive; without it data wait.", rich_help_panel=_CLOCK)
-]
-
 Track = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME[:KEY=VALUE,...]",
-        help="tensorboard, wandb or mlflow, for example wandb:project=birds; may be repeated.",
+        help="Track the run with tensorboard, wandb or mlflow, for example wandb:project=birds. Repeatable.",
         rich_help_panel=_TRACKING,
     ),
 ]
 TrackEvery = Annotated[
-    int, typer.Option(help="Chunks from one telling of losses to trackers to the next.", rich_help_panel=_TRACKING)
+    int, typer.Option(help="The number of chunks between two reports of losses.", rich_help_panel=_TRACKING)
 ]
+
+
+def _option(help_text: str, panel: str | None, *names: str, **more: Any) -> Any:
+    """An option without a visible default: None leaves the choice to the plan."""
+    return typer.Option(*names, help=help_text, rich_help_panel=panel, show_default=False, **more)
+
+
+@dataclass(frozen=True)
+class StreamFlags:
+    """Data and stream of a run; what is None was not given."""
+
+    data: Data = None
+    data_options: DataOptions = None
+    limit_per_class: LimitPerClass = None
+    protocol: Annotated[
+        str | None, _option("The order of the stream, see `prol streams`. By default disjoint.", _STREAM)
+    ] = None
+    protocol_options: Annotated[
+        list[str] | None, _option("An option of the protocol. Repeatable.", _STREAM, "-P", metavar="KEY=VALUE")
+    ] = None
+    tasks: Tasks = None
+    chunk: Annotated[int | None, _option("How many samples arrive together. By default 10.", _STREAM)] = None
+    class_order: Annotated[
+        str | None, _option("The order of the classes: label or shuffled. By default label.", _STREAM)
+    ] = None
+    boundaries: Annotated[
+        bool | None,
+        _option(
+            "Give task boundaries to the learner. By default as the protocol does.",
+            _STREAM,
+            "--boundaries/--no-boundaries",
+        ),
+    ] = None
+    announce: Annotated[
+        bool | None,
+        _option(
+            "Also give it the classes of the task. By default wherever boundaries are given.",
+            _STREAM,
+            "--announce/--no-announce",
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """The flags that were given, by their names in `Plan`."""
+        from prol.options import parse_pairs
+
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, words in (("data_options", "dataset_options"), ("protocol_options", "protocol_options")):
+            pairs = found.pop(name)
+            found[words] = parse_pairs(pairs) if pairs else None
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class PlanFlags(StreamFlags):
+    """Everything of a plan but method, data set, seed and clock; what is None was not given."""
+
+    development: Annotated[
+        bool | None,
+        _option(
+            "Train on a fifth of the training images and test on another fifth, to choose settings.",
+            _DATA,
+            "--development/--no-development",
+        ),
+    ] = None
+    backbone: Annotated[
+        str | None,
+        _option(
+            "The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
+            "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar.",
+            None,
+        ),
+    ] = None
+    device: Annotated[str | None, _option("The device: auto, cpu, cuda or cuda:N. By default auto.", None)] = None
+    precision: Annotated[
+        str | None, _option("The precision: auto, float32, float64 or bf16. By default auto.", None)
+    ] = None
+    threads: Threads = None
+    workers: Workers = None
+    checkpoint_every: Annotated[int | None, _option("Chunks between checkpoints. By default 50.", None)] = None
+    checkpoint_share: Annotated[
+        float | None,
+        _option(
+            "The maximum share of the time for checkpoints within tasks; they wait until then. By default 0.1.", None
+        ),
+    ] = None
+    points: Annotated[
+        int | None, _option("Test all classes so far at this many points of the stream (A_AUC).", _MEASURES)
+    ] = None
+
+    def plan(self, method: str, dataset: str, options: dict[str, Any], **more: Any) -> Plan:
+        """The plan of a run; `more` are further fields of `Plan`."""
+        from prol.evaluation import Measures
+        from prol.runs import Plan
+
+        given = self.given()
+        measures = Measures(given.pop("points", 0))
+        return Plan(method, dataset, **{"options": options, "measures": measures, **given, **more})
+
+
+@dataclass(frozen=True)
+class ClockFlags:
+    """The clock of data that do not wait."""
+
+    keep: Annotated[
+        int, typer.Option(help="Chunks that may wait; one more replaces the oldest.", rich_help_panel=_CLOCK)
+    ] = 0
+    step_seconds: Annotated[
+        str | None,
+        _option(
+            "Seconds per step, or the folder of a run on a clock whose times are used. By default they are measured.",
+            _CLOCK,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ExecutorFlags:
+    """Where runs are executed."""
+
+    executor: Annotated[
+        str,
+        typer.Option(help="local: on this machine; ray: on a Ray cluster.", rich_help_panel=_EXECUTION),
+    ] = "local"
+    jobs: Annotated[
+        int | None,
+        _option(
+            "Runs at the same time, each in its own process. By default 1; with ray as many as there is room for.",
+            _EXECUTION,
+        ),
+    ] = None
+    retries: Annotated[
+        int, typer.Option(help="How often a run whose process died is resumed.", rich_help_panel=_EXECUTION)
+    ] = 2
+    ray_address: Annotated[
+        str | None,
+        _option("The address of a Ray cluster, auto for that of this machine. By default one is started.", _EXECUTION),
+    ] = None
+    cpus_per_run: Annotated[float | None, _option("Processors per run, with ray. By default 1.", _EXECUTION)] = None
+    gpus_per_run: Annotated[
+        float | None, _option("GPUs per run, with ray. By default 0; 0.25 lets four runs share one.", _EXECUTION)
+    ] = None
+    memory_per_run: Annotated[float | None, _option("Gigabytes reserved for a run, with ray.", _EXECUTION)] = None
+
+    def open(self, display: Display) -> Executor:
+        """The executor that the flags name."""
+        from prol.runs.executors import LocalProcesses, Serial
+
+        if self.executor not in ("local", "ray"):
+            raise ValueError(f"executor {self.executor!r} is not known: use local or ray")
+        if self.executor == "ray":
+            from prol.integrations.ray_executor import RayExecutor, require_ray
+
+            require_ray()
+            cpus = 1 if self.cpus_per_run is None else self.cpus_per_run
+            gpus = self.gpus_per_run or 0
+            return RayExecutor(self.ray_address, cpus, gpus, self.memory_per_run, self.retries, self.jobs)
+        for name in ("ray_address", "cpus_per_run", "gpus_per_run", "memory_per_run"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"--{name.replace('_', '-')} is for --executor ray: add that, or leave it out")
+        processes = LocalProcesses(1 if self.jobs is None else self.jobs, self.retries)
+        return Serial(display) if processes.jobs == 1 else processes
+
+
+def with_flags(function: Callable[..., None]) -> Callable[..., None]:
+    """A command in which each parameter that is a dataclass of flags is replaced by those flags.
+
+    A parameter with the name of a flag replaces that flag.
+    """
+    own = inspect.signature(function, eval_str=True).parameters
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[type[Any], list[str]]] = {}
+    for parameter in own.values():
+        kind = parameter.annotation
+        if not dataclasses.is_dataclass(kind):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints, fields = get_type_hints(kind, include_extras=True), dataclasses.fields(kind)
+        flags = {field.name: field.default for field in fields if field.name not in own}
+        groups[parameter.name] = cast("type[Any]", kind), list(flags)
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+            for name, default in flags.items()
+        ]
+
+    def command(**given: Any) -> None:
+        for name, (kind, flags) in groups.items():
+            given[name] = kind(**{flag: given.pop(flag) for flag in flags})
+        function(**given)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds as a command line gives them."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"--seeds {text!r} is not a list of whole numbers: write it as 0,1,2")
+    if len(set(parts)) < len(parts):
+        raise ValueError(f"--seeds {text} holds one twice: give each seed once")
+    return [int(part) for part in parts]

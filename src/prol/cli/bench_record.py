@@ -1,10 +1,11 @@
-"""What the verbs of `prol bench` share: reading their arguments, and keeping what was measured."""
+"""The plan that the flags of `prol bench` make, and the record of what is measured."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,33 +14,36 @@ import typer
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone
-    from prol.bench.subject import Subject
     from prol.bench.timing import Pace
+    from prol.bench.workload import MethodSpec
     from prol.data import Dataset
 
 FAILED = 1
 
+Row = dict[str, Any]
+
 
 class Record:
-    """Measurements as they come in, written after each row: a run that is stopped keeps what it has.
+    """What is measured and how, as the flags say, with the rows; written after each row, so that none is lost.
 
-    Everything that would keep them from being written or drawn is told before anything is measured.
+    Everything that would prevent writing or drawing is checked before anything is measured.
     """
 
     def __init__(
         self,
         bench: str,
-        out: Path | None,
+        methods: Sequence[MethodSpec],
+        settings: dict[str, Any],
         device: str,
         threads: int | None,
-        settings: dict[str, Any],
+        out: Path | None,
         plot: Path | None = None,
     ) -> None:
         import torch
 
         from prol.backbones import pick_device
         from prol.bench.machine import document
-        from prol.report.figures import check_figure_file, require_matplotlib
+        from prol.report.plot import check_figure_file, require_matplotlib
 
         if out is not None and not out.absolute().parent.is_dir():
             raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -50,52 +54,57 @@ class Record:
             if threads < 1:
                 raise ValueError(f"threads must be at least 1, got {threads}")
             torch.set_num_threads(threads)
-        self.out = out
-        command = shlex.join(["prol", *sys.argv[1:]])
-        self.content = document(bench, pick_device(device), command, settings)
+        self.device, self.device_name, self.out, self.plot = pick_device(device), device, out, plot
+        named = {"methods": [method.name for method in methods]} if methods else {}
+        self.content = document(bench, self.device, shlex.join(["prol", *sys.argv[1:]]), named | settings)
 
-    def opened(self, backbone: Backbone) -> None:
-        """Says which network is measured."""
-        self.content["settings"] |= {
-            "backbone": backbone.name,
-            "sha256": backbone.sha256,
-            "precision": backbone.precision,
-        }
+    def open_backbone(self, name: str, precision: str) -> Backbone:
+        from prol.backbones import open_backbone
 
-    def paced(self, pace: Pace) -> Pace:
-        """Says how often everything is done."""
+        opened = open_backbone(name, device=self.device_name, precision=precision)
+        about = {"backbone": opened.name, "sha256": opened.sha256, "precision": opened.precision}
+        self.content["settings"] |= about
+        return opened
+
+    def pace(self, warmup: int | None, repeats: int, steps: int | None) -> Pace:
+        from prol.bench.timing import Pace
+
+        pace = Pace.for_device(self.device, warmup, repeats, steps)
         self.content["settings"]["pace"] = asdict(pace)
         return pace
 
-    def add(self, row: dict[str, Any]) -> None:
-        from prol.report.bench_table import line
+    def finish(self, rows: Iterable[Row], compare: Callable[[list[Row]], list[Row]] | None = None) -> None:
+        """Records rows as they come, then prints them; the command fails if a row did.
 
-        self.content["rows"].append(row)
-        typer.echo(line(row), err=True)
-        self.write()
+        Args:
+            compare: adds to all rows what relates them to each other.
+        """
+        from prol.report.bench import line
 
-    def write(self) -> None:
-        from prol.artifacts.atomic import write_json
+        for row in rows:
+            self.content["rows"].append(row)
+            typer.echo(line(row), err=True)
+            self._write()
+        if compare is not None:
+            self.content["rows"] = compare(self.content["rows"])
+        self._write()
+        print_content(self.content, self.plot)
+        if self.out is not None:
+            typer.echo(f"Written to {self.out}")
+        if any("error" in row for row in self.content["rows"]):
+            raise typer.Exit(FAILED)
+
+    def _write(self) -> None:
+        from prol.files import write_json
 
         if self.out is not None:
             write_json(self.out, self.content)
 
 
-def finish(record: Record, plot: Path | None = None) -> None:
-    """Prints what was measured; the command fails where a row did."""
-    record.write()
-    print_content(record.content, plot)
-    if record.out is not None:
-        typer.echo(f"Written to {record.out}")
-    if any("error" in row for row in record.content["rows"]):
-        raise typer.Exit(FAILED)
-
-
 def print_content(content: dict[str, Any], plot: Path | None) -> None:
-    """The table, and the picture if one is asked for."""
+    """Prints the table, and draws the figure if requested."""
     from prol.cli.terminal import output
-    from prol.report.bench_plot import plot_bench
-    from prol.report.bench_table import bench_tables
+    from prol.report.bench import bench_tables, plot_bench
 
     console = output()
     console.print(bench_tables(content))
@@ -103,16 +112,19 @@ def print_content(content: dict[str, Any], plot: Path | None) -> None:
         try:
             plot_bench(content, plot)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{plot} cannot be drawn: what was measured {_damaged(error)}") from error
+            raise ValueError(f"{plot} cannot be drawn: the measurement {_damaged(error)}") from error
         console.print(f"Plot written to {plot}", soft_wrap=True)
 
 
-def read_subject(word: str) -> Subject:
-    """METHOD:KEY=VALUE,... as `prol compare` takes it."""
-    from prol.bench.subject import Subject
-    from prol.experiments.method_words import read_method
+def read_methods(words: Sequence[str], chunk: int) -> list[MethodSpec]:
+    """METHOD:KEY=VALUE,... as in `prol compare`; invalid options are refused."""
+    from prol.bench.workload import MethodSpec
+    from prol.runs.plan import read_method
 
-    return Subject(*read_method(word))
+    specs = [MethodSpec(*read_method(word)) for word in words]
+    for spec in specs:
+        spec.resolved(chunk)
+    return specs
 
 
 def whole_numbers(option: str, text: str, least: int = 1) -> list[int]:
@@ -124,23 +136,23 @@ def whole_numbers(option: str, text: str, least: int = 1) -> list[int]:
 
 
 def open_images(word: str, data: str | None, options: list[str]) -> Dataset:
-    """A data set by its name, or a folder of images."""
+    """Opens a data set by name, or a folder of images."""
     from prol import registry
     from prol.options import bind_arguments, parse_pairs
 
     name, where = word, data
     if word not in registry.names("datasets") and Path(word).expanduser().is_dir():
         if data is not None:
-            raise ValueError(f"{word!r} is a folder already: leave out --data")
+            raise ValueError(f"{word!r} is already a folder: leave out --data")
         name, where = "folder", word
     open_dataset = registry.dataset(name)
     return open_dataset(data=where, **bind_arguments(open_dataset, parse_pairs(options), ("data",)))
 
 
 def read_content(file: Path) -> dict[str, Any]:
-    """A file that `--out` wrote, with all that its tables need."""
+    """Reads a file that `--out` wrote, and checks that it contains all that its tables need."""
     from prol.bench.machine import FORMAT
-    from prol.report.bench_table import bench_tables, require_table
+    from prol.report.bench import bench_tables, require_table
 
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"
@@ -149,8 +161,8 @@ def read_content(file: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is damaged: {error}") from error
-    whole = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("bench"), str)
-    if not whole:
+    valid = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("bench"), str)
+    if not valid:
         raise ValueError(
             f"{file} holds no measurements of this version of prol: "
             "give a file that `prol bench ... --out FILE` wrote, or measure again"
@@ -158,7 +170,7 @@ def read_content(file: Path) -> dict[str, Any]:
     require_table(content["bench"])
     try:
         bench_tables(content)
-    except Exception as error:  # strange files fail in strange ways
+    except Exception as error:  # a damaged file can fail anywhere in the tables
         raise ValueError(f"{file} {_damaged(error)}") from error
     return content
 

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, rename, merge and remove the classes of a saved learner.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
-Integer = Annotated[bool, typer.Option("--integer", help="Names are whole numbers: 1 is not the text 1.")]
+Integer = Annotated[bool, typer.Option("--integer", help="Treat names as whole numbers: 1 is not the text 1.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is erased.")]
-Note = Annotated[str, typer.Option(help="Words of your own for operations.jsonl, such as the number of a request.")]
+Note = Annotated[str, typer.Option(help="A note for operations.jsonl, such as the number of a request.")]
 
 
 @app.command("list")
 def list_(
     folder: Folder,
-    form: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table",
 ) -> None:
-    """List the classes, and how many images of each were learnt where that was counted."""
-    from prol.artifacts import list_classes
+    """List the classes and, where counted, the number of training images of each."""
+    from prol.runs.saved_folders import list_classes
 
     if form not in ("table", "json"):
         raise ValueError(f"unknown format {form!r}: use table or json")
@@ -62,7 +62,7 @@ def rename(
     device: a.Device = "auto",
 ) -> None:
     """Give a class another name."""
-    from prol.artifacts import ClassFolder
+    from prol.runs.saved_folders import ClassFolder
 
     names = _label(old, integer), _label(new, integer)
     ClassFolder(folder, backbone, device, note).rename(*names)
@@ -80,12 +80,12 @@ def merge(
     backbone: Weights = None,
     device: a.Device = "auto",
 ) -> None:
-    """Make what was learnt of one class part of another; this cannot be undone."""
-    from prol.artifacts import ClassFolder
+    """Merge one class into another; this cannot be undone."""
+    from prol.runs.saved_folders import ClassFolder
 
     names = _label(source, integer), _label(into, integer)
     _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} for good?", yes)
-    _tell(ClassFolder(folder, backbone, device, note).merge(*names), "as if both had been taught under one name")
+    _print(ClassFolder(folder, backbone, device, note).merge(*names), "as if both had been learnt under one name")
 
 
 @app.command()
@@ -98,12 +98,12 @@ def remove(
     backbone: Weights = None,
     device: a.Device = "auto",
 ) -> None:
-    """Erase what is kept of a class alone, and say what keeps a trace; this cannot be undone."""
-    from prol.artifacts import ClassFolder
+    """Erase what is stored of a class alone, and say what keeps a trace; this cannot be undone."""
+    from prol.runs.saved_folders import ClassFolder
 
     label = _label(name, integer)
     _confirm(f"Remove {_shown(label)} for good?", yes)
-    _tell(ClassFolder(folder, backbone, device, note).remove(label), "as if the class had never been seen")
+    _print(ClassFolder(folder, backbone, device, note).remove(label), "as if the class had never been seen")
 
 
 def _label(text: str, integer: bool) -> Label:
@@ -118,18 +118,18 @@ def _label(text: str, integer: bool) -> Label:
 def _confirm(question: str, yes: bool) -> None:
     try:
         agreed = yes or typer.confirm(question)
-    except typer.Abort:  # nobody is there to answer
+    except typer.Abort:  # no terminal to answer from
         agreed = False
     if not agreed:
         raise ValueError("nothing was changed; --yes does it without asking")
 
 
-def _tell(removal: Removal, exactly: str) -> None:
+def _print(removal: Removal, exactly: str) -> None:
     for title, sentences in (("Erased:", removal.erased), ("Remains:", removal.remains)):
         typer.echo("\n- ".join((title, *sentences)))
     typer.echo(f"The rest is{'' if removal.exact else ' not'} {exactly}.")
 
 
 def _shown(label: Label) -> str:
-    """A name without what a terminal would take for a command."""
-    return "".join(sign for sign in str(label) if sign.isprintable())
+    """A name without characters that a terminal would interpret."""
+    return "".join(character for character in str(label) if character.isprintable())

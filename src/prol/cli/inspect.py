@@ -1,16 +1,19 @@
-"""`prol show` and `prol params`: looking at a run, and counting parameters without one."""
+"""`prol show`, `params`, `methods` and `datasets`: a run's result, parameter counts, and what can be run."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def show(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    plot: Annotated[Path | None, typer.Option(help="Also draw it to this .png or .svg file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the run to this .png or .svg file.")] = None,
 ) -> None:
     """Print the result of a run."""
     from prol.cli.terminal import output
@@ -22,7 +25,7 @@ def show(
     config = folder.read(folder.config)
     if folder.status() == "unfinished" and plot is None:
         console.print(headline(config))
-        console.print(f"The run is not finished: go on with `prol resume {run}`", soft_wrap=True)
+        console.print(f"The run is not finished: continue with `prol resume {run}`", soft_wrap=True)
         return
     result = folder.read(folder.result)
     console.print(result_tables(config, result, folder.read(folder.timing)))
@@ -36,15 +39,15 @@ def params(
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method.")
     ] = None,
-    backbone: Annotated[str, typer.Option(help="As for `prol run`; no weights are loaded.")] = "auto",
-    classes: Annotated[int, typer.Option(help="How many classes in all.")] = 100,
-    tasks: Annotated[int, typer.Option(help="How many tasks they come in.")] = 10,
+    backbone: Annotated[str, typer.Option(help="The network, as for `prol run`; no weights are loaded.")] = "auto",
+    classes: Annotated[int, typer.Option(help="The number of classes.")] = 100,
+    tasks: Annotated[int, typer.Option(help="The number of tasks.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Count what a method trains and keeps, from shapes alone."""
+    """Count what a method trains and stores, from shapes alone."""
     from prol.cli.terminal import output
     from prol.options import parse_pairs
-    from prol.runs.counting import count_parameters
+    from prol.runs.inspection import count_parameters
 
     counts = count_parameters(method, parse_pairs(options or []), backbone, classes, tasks)
     if as_json:
@@ -61,7 +64,7 @@ def _print_counts(counts: dict[str, Any], console: Any) -> None:
     classes, tasks = counts["classes"], counts["tasks"]
     console.print(
         f"{counts['method']} on {counts['backbone']}: {classes} classes in {tasks} tasks. The table counts what is "
-        "there at that time: the rows of classes met so far, and of those what the optimiser may still change.",
+        "there at that time: the rows of classes so far, and of those what the optimiser may still change.",
         soft_wrap=True,
     )
     moments = {"during task 1:": counts["during_first_task"]}
@@ -69,6 +72,106 @@ def _print_counts(counts: dict[str, Any], console: Any) -> None:
         moments[f"during task {tasks}:"] = counts["during_last_task"]
     console.print(footprint_table(moments))
     if counts["samples"] is not None:
-        console.print(f"Samples come on top as they are learnt: {counts['samples']}", soft_wrap=True)
+        console.print(f"Samples are stored in addition as they are learnt: {counts['samples']}", soft_wrap=True)
     for convention, count in counts["paper_convention"].items():
         console.print(f"By the paper's convention, {convention}: {count:,}", soft_wrap=True)
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show the options of this method instead.")] = None,
+) -> None:
+    """List the methods, or the options of one method."""
+    from rich.table import Table
+
+    from prol import registry
+
+    if name is not None:
+        _show(_option_table(name), [])
+        return
+    table = Table("method", "family", "stores samples", "what it is", "source", box=_box())
+    kinds, problems = registry.load_all("methods")
+    for known, kind in sorted(kinds.items()):
+        stores = "yes" if kind.keeps_samples else "no"
+        family, citation = (getattr(kind, of, "") for of in ("family", "citation"))  # another package may lack them
+        table.add_row(known, family, stores, _first_line(kind), citation)
+    _show(table, problems)
+
+
+def datasets() -> None:
+    """List the data sets."""
+    from rich.table import Table
+
+    from prol import registry
+
+    table = Table("data set", "what it is", box=_box())
+    found, problems = registry.load_all("datasets")
+    for known, open_dataset in sorted(found.items()):
+        table.add_row(known, _first_line(open_dataset))
+    _show(table, problems)
+
+
+def _option_table(method: str) -> Table:
+    """Name, default, allowed values and meaning of every option."""
+    import dataclasses
+
+    from rich.table import Table
+
+    from prol import registry
+    from prol.options import describe_options
+    from prol.runs.plan import spell
+
+    options = registry.method(method).read_options({})
+    kind = type(options)
+    allowed, ranges, meanings = describe_options(kind), _ranges(kind), _field_docstrings(kind)
+    table = Table("option", "default", "may be", "meaning", box=_box())
+    for option, default in dataclasses.asdict(options).items():
+        table.add_row(option, spell(default), allowed[option] + ranges.get(option, ""), meanings.get(option, ""))
+    return table
+
+
+def _ranges(kind: type) -> dict[str, str]:
+    """The metadata of annotated fields, such as ranges, in words."""
+    from typing import get_type_hints
+
+    hints = get_type_hints(kind, include_extras=True)
+    found = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: "".join(f", {one}" for one in metadata) for name, metadata in found.items() if metadata}
+
+
+def _field_docstrings(kind: type) -> dict[str, str]:
+    """The string after each field of a dataclass and its bases."""
+    import ast
+    import inspect
+    from itertools import pairwise
+    from textwrap import dedent
+
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        try:
+            tree = ast.parse(dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError, SyntaxError):  # a class without source, such as one made in a shell
+            continue
+        for field, text in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
+    return found
+
+
+def _box() -> Any:
+    from rich.box import SIMPLE
+
+    return SIMPLE
+
+
+def _show(table: Table, problems: list[str]) -> None:
+    """A table, then what other packages have registered but cannot be loaded."""
+    from prol.cli.terminal import output
+
+    console = output()
+    console.print(table)
+    for problem in problems:
+        console.print(problem, soft_wrap=True)
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""`prol export` and `prol predict`: a learner to keep, and asking it."""
+"""`prol export`, `predict`, `audit` and `merge`: saved learners written, used, examined and merged."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ import typer
 from prol.cli import arguments as a
 
 if TYPE_CHECKING:
-    from prol.artifacts.asking import Asked
     from prol.data import Unreadable
-    from prol.report.answer_text import Answered
+    from prol.report.predictions import Predicted
+    from prol.runs.predicting import ImagePredictions
 
-UNREADABLE = 1
+UNREADABLE = STORES_SAMPLES = 1
 
 Weights = Annotated[
-    str | None, typer.Option("--backbone", help="Where the weights are now, ARCH@FILE.safetensors; as then by default.")
+    str | None,
+    typer.Option(
+        "--backbone", help="The current name of the weights, ARCH@FILE.safetensors. By default the saved one."
+    ),
 ]
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a run, finished or stopped.")],
-    folder: Annotated[Path, typer.Argument(help="Folder to write; a saved learner in it is replaced.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, finished or not.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to write; a saved learner in it is replaced.")],
     backbone: Weights = None,
     device: a.Device = "auto",
-    least_count: Annotated[int, typer.Option(help="Leave out classes of fewer images than this.")] = 0,
+    least_count: Annotated[int, typer.Option(help="Omit classes of fewer images than this.")] = 0,
 ) -> None:
-    """Write what a run has learnt as a folder to keep: tensors, meta.json and a model card."""
+    """Write what a run has learnt as a saved learner: tensors, meta.json and a model card."""
     from prol.cli.terminal import output
     from prol.runs.export import export as write
 
-    learner = write(run, folder, _tell, backbone, device, least_count)
+    learner = write(run, folder, warn, backbone, device, least_count)
     console = output()
     console.print(f"{learner.name} with {len(learner.classes):,} classes, written to {folder}", soft_wrap=True)
-    console.print(f"Ask it with `prol predict {folder} IMAGES...`", soft_wrap=True)
+    console.print(f"Predict with `prol predict {folder} IMAGES...`", soft_wrap=True)
 
 
 def predict(
@@ -45,56 +48,115 @@ def predict(
         Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote, or hub:OWNER/NAME[@REVISION].")
     ],
     images: Annotated[list[str], typer.Argument(help="Files, folders that are searched for images, or patterns.")],
-    top: Annotated[int, typer.Option(help="How many answers to each image.")] = 1,
-    form: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
-    out: Annotated[Path | None, typer.Option(help="File to write in place of printing.")] = None,
+    top: Annotated[int, typer.Option(help="The number of predictions per image.")] = 1,
+    form: Annotated[str, typer.Option("--format", help="The output format: table, json or csv.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="The file to write instead of printing.")] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Images that go through the network together; 64 on a CPU, 256 on a GPU.")
+        int | None, typer.Option(help="Images per forward pass. By default 64 on a CPU, 256 on a GPU.")
     ] = None,
     backbone: Weights = None,
     device: a.Device = "auto",
     workers: a.Workers = None,
 ) -> None:
-    """Say what a saved learner sees in images: a class, and how probable it is.
+    """Predict the classes of images with a saved learner.
 
     Images that cannot be read are named on standard error, and the exit status is then 1.
     """
     import os
 
-    from prol.artifacts.asking import ask
     from prol.data.image_files import find_images
     from prol.loading import load
-    from prol.report.answer_text import answer_format
+    from prol.report.predictions import prediction_format
+    from prol.runs.predicting import predict_files
 
     for name, value in (("top", top), ("batch", batch)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    write = answer_format(form)
+    write = prediction_format(form)
     given = find_images(images)
     if not given.paths:
         raise ValueError("no images: " + "; ".join(f"{name}: {reason}" for name, reason in given.missing))
     learner = load(folder, backbone, device=device)
     if not learner.classes:
-        raise ValueError(f"{folder} has learnt nothing yet: it has no answer")
+        raise ValueError(f"{folder} has learnt nothing yet: it cannot predict")
     bad = [f"{name}: {reason}" for name, reason in given.missing]
     threads = (os.cpu_count() or 2) // 2 if workers is None else workers
-    asked = ask(learner, given.paths, top=top, batch=batch, workers=threads)
-    _write(write(_answered(asked, bad)), out)
+    predicted = predict_files(learner, given.paths, top=top, batch=batch, workers=threads)
+    _write(write(_readable(predicted, bad)), out)
     for text in bad:
-        _tell(f"cannot read {text}")
+        warn(f"cannot read {text}")
     if bad:
         raise typer.Exit(UNREADABLE)
 
 
-def _answered(asked: Iterable[Asked | Unreadable], bad: list[str]) -> Iterator[Answered]:
-    """What could be answered; the rest is noted in `bad`."""
+def audit(
+    folder: Annotated[Path, typer.Argument(help="The folder of a saved learner or of a run.")],
+    few: Annotated[int, typer.Option(help="Name classes of fewer images than this.")] = 5,
+    images: Annotated[
+        int, typer.Option(help="Synthetic images that fresh learners are trained on, then more of them.")
+    ] = 32,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if samples are stored, or anything grows with them.")
+    ] = False,
+    form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="The file to write instead of printing.")] = None,
+    backbone: Weights = None,
+    device: a.Device = "auto",
+) -> None:
+    """Show every stored tensor and file, test whether they grow with samples, and search them for images."""
+    import json
+
+    from prol.runs.auditing import audit_folder
+
+    if form not in ("table", "json"):
+        raise ValueError(f"unknown format {form!r}: use table or json")
+    found = audit_folder(folder, warn, backbone, device, few, images)
+    _write([json.dumps(found, indent=2, ensure_ascii=False) + "\n" if form == "json" else _audit_table(found)], out)
+    if strict and not found["keeps_no_samples"]:
+        raise typer.Exit(STORES_SAMPLES)
+
+
+def _audit_table(found: dict[str, object]) -> str:
+    from rich.console import Console
+
+    from prol.report.audit import audit_tables
+
+    console = Console(width=140, no_color=True, highlight=False, markup=False, soft_wrap=False)
+    with console.capture() as captured:
+        console.print(audit_tables(found))
+    return captured.get()
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that `prol export` or `learner.save` wrote.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; it must not exist.")],
+    base: Annotated[
+        Path | None, typer.Option(help="The saved learner from which all of them continued, if there was one.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="A note for operations.jsonl.")] = "",
+    backbone: Weights = None,
+    device: a.Device = "auto",
+) -> None:
+    """Merge saved learners into what one learner would be that learnt it all; refused where that is not exact."""
+    from prol.cli.terminal import output
+    from prol.runs.saved_folders import merge_folders
+
+    merged = merge_folders(folders, out, base, backbone=backbone, device=device, note=note)
+    counts = merged.class_counts()
+    images = "" if counts is None else f" of {round(float(counts.sum())):,} images"
+    line = f"{merged.name} with {len(merged.classes):,} classes{images}, from {len(folders)} learners, written to {out}"
+    output().print(line, soft_wrap=True)
+
+
+def _readable(predicted: Iterable[ImagePredictions | Unreadable], bad: list[str]) -> Iterator[Predicted]:
+    """The predictions; unreadable images are added to `bad`."""
     from prol.data import Unreadable
 
-    for one in asked:
+    for one in predicted:
         if isinstance(one, Unreadable):
             bad.append(f"{one.path}: {one.reason}")
         else:
-            yield one.image, one.answers
+            yield one.image, one.predictions
 
 
 def _write(pieces: Iterable[str], out: Path | None) -> None:
@@ -103,7 +165,7 @@ def _write(pieces: Iterable[str], out: Path | None) -> None:
             sys.stdout.write(piece)
         sys.stdout.flush()
         return
-    from prol.artifacts.atomic import write_file
+    from prol.files import write_file
 
     def fill(unfinished: Path) -> None:
         with unfinished.open("w", encoding="utf-8", newline="") as file:
@@ -112,5 +174,6 @@ def _write(pieces: Iterable[str], out: Path | None) -> None:
     write_file(out, fill)
 
 
-def _tell(text: str) -> None:
+def warn(text: str) -> None:
+    """Prints one line to standard error."""
     print(f"prol: {' '.join(text.split())}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`prol report`: finished runs as one page to read."""
+"""`prol report`: finished runs as one page."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def report(
 ) -> None:
     """Write finished runs as one HTML page: tables and pictures, in one file that needs no other.
 
-    Runs on the same stream stand in one table; each other stream has a section of its own.
+    Runs on the same stream share a table; each stream has its own section.
     """
     from prol.cli.terminal import output
-    from prol.report.figures import require_matplotlib
     from prol.report.page import counted, find_runs, printable, sections_of, write_page
     from prol.report.page import export as write_exports
+    from prol.report.plot import require_matplotlib
 
     console = output()
     require_matplotlib()
@@ -40,23 +40,23 @@ def report(
     left_out = [*found.left_out, *doubles]
     for one in left_out:
         console.print(f"left out: {printable(one.run)}: {printable(one.reason)}", soft_wrap=True)
-    with _told_plainly(f"cannot write the page to {out}", "--out"):
+    with _plain_error(f"cannot write the page to {out}", "--out"):
         write_page(sections, left_out, out)
     count = sum(len(one) for section in sections for one in section.runs_of.values())
     console.print(
         f"Report of {counted(count, 'run')} on {counted(len(sections), 'stream')} written to {out}", soft_wrap=True
     )
     if export is not None:
-        with _told_plainly(f"cannot export to {export}", "--export"):
+        with _plain_error(f"cannot export to {export}", "--export"):
             written = write_exports(sections, export)
         console.print(f"{len(written)} pictures and tables written to {export}", soft_wrap=True)
 
 
 def _require_page(out: Path) -> None:
-    """What would keep the page from being written is told before anything is read."""
+    """Refuses an --out to which the page cannot be written, before anything is read."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"cannot write the page to {out}: its name must end in .html")
-    with _told_plainly(f"cannot write the page to {out}", "--out"):
+    with _plain_error(f"cannot write the page to {out}", "--out"):
         if out.is_dir():
             raise ValueError(f"cannot write the page to {out}: it is a folder, give a file that ends in .html")
         if not out.parent.is_dir():
@@ -67,8 +67,8 @@ def _require_page(out: Path) -> None:
 
 
 def _require_exports(folder: Path) -> None:
-    """The folder itself may be missing; the nearest one that is there must take files."""
-    with _told_plainly(f"cannot export to {folder}", "--export"):
+    """The folder itself may be missing; its nearest existing parent must be writable."""
+    with _plain_error(f"cannot export to {folder}", "--export"):
         above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not above.is_dir():
             raise ValueError(f"cannot export to {folder}: {above} is a file, give a folder")
@@ -76,8 +76,8 @@ def _require_exports(folder: Path) -> None:
 
 
 @contextmanager
-def _told_plainly(problem: str, option: str) -> Iterator[None]:
-    """An error of the system as a sentence that says what to do."""
+def _plain_error(problem: str, option: str) -> Iterator[None]:
+    """A system error as a sentence that says what to do."""
     try:
         yield
     except OSError as error:

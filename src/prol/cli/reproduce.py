@@ -9,80 +9,75 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prol.cli import arguments as a
-from prol.cli import executing as e
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from prol.experiments.paper.item_files import Reproduced
-    from prol.experiments.paper.scale import Scale
+    from prol.paper.item_files import Reproduced
+    from prol.paper.scale import Scale
 
 FAILED = 1
 _GENERATED = "generated"
 
 
+@a.with_flags
 def reproduce(
-    items: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="As --list names them, or all.")] = None,
+    execution: a.ExecutorFlags,
+    items: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Names that --list prints, or all.")] = None,
     show_items: Annotated[bool, typer.Option("--list", help="List the items and their rows, and run nothing.")] = False,
     table: Annotated[
         bool, typer.Option("--table", help="Only write the tables of --out again, from its files.")
     ] = False,
     scale: Annotated[
-        str, typer.Option(help="full (the paper's), builtin or smoke (minutes on a processor).")
+        str, typer.Option(help="The scale: full (the paper's), builtin, or smoke (minutes on a processor).")
     ] = "builtin",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of runs and tables; runs/reproduce-SCALE by default.")
+        Path | None, typer.Option(help="The folder of runs and tables. By default runs/reproduce-SCALE.")
     ] = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option(metavar="METHOD[:KEY=VALUE,...]", help="Only these methods or rows; may be repeated."),
+        typer.Option(metavar="METHOD[:KEY=VALUE,...]", help="Run only these methods or rows. Repeatable."),
     ] = None,
     datasets: Annotated[
-        str | None, typer.Option(help="Data sets in place of the scale's, separated by commas.")
+        str | None, typer.Option(help="Data sets that replace the scale's, separated by commas.")
     ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=PATH",
-            help="Where a data set lies; may be repeated. `generated` alone: noise for what is timed.",
+            help="The path of a data set. Repeatable. `generated` alone: noise for timed runs.",
         ),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Separated by commas; the scale's own by default.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas. By default the scale's.")] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="In place of the scale's: builtin, ARCH.TAG, ARCH@FILE or ARCH@random.")
+        str | None,
+        typer.Option(help="The network that replaces the scale's: builtin, ARCH.TAG, ARCH@FILE or ARCH@random."),
     ] = None,
     limit_per_class: a.LimitPerClass = None,
     tasks: a.Tasks = None,
-    chunk: a.ChunkSize = 10,
+    chunk: Annotated[int, typer.Option(help="How many samples arrive together.", rich_help_panel="The stream")] = 10,
     device: a.Device = "auto",
     precision: a.Precision = "auto",
     threads: a.Threads = None,
     workers: a.Workers = None,
-    executor: e.Place = "local",
-    jobs: e.Jobs = None,
-    retries: e.Retries = 2,
-    ray_address: e.RayAddress = None,
-    cpus_per_run: e.CpusPerRun = None,
-    gpus_per_run: e.GpusPerRun = None,
-    memory_per_run: e.MemoryPerRun = None,
     keep_models: Annotated[
-        bool, typer.Option("--keep-models", help="Keep the learners of finished runs, not their results alone.")
+        bool, typer.Option("--keep-models", help="Store the learners of finished runs, not only their results.")
     ] = False,
 ) -> None:
-    """Run the paper's tables and figures again, and set them beside what it prints.
+    """Run the paper's tables and figures again, and compare them with what it prints.
 
-    Finished runs are kept and stopped ones go on: the same command takes up a stopped reproduction. What is timed runs
-    alone on this machine, whatever the executor, and begins anew if it was stopped.
+    Finished runs are kept and unfinished ones resumed: the same command resumes an interrupted reproduction. Timed
+    runs are alone on this machine, whatever the executor, and start anew if they were interrupted.
     """
     from prol.backbones import pick_device
     from prol.cli.terminal import output
-    from prol.experiments.executors import LocalProcesses, OneByOne
-    from prol.experiments.paper.items import ITEMS, pick
-    from prol.experiments.paper.reproduction import render
-    from prol.experiments.paper.reproduction import reproduce as experiment
-    from prol.experiments.paper.scale import read_scale
-    from prol.report.figures import require_matplotlib
+    from prol.paper.items import ITEMS, pick
+    from prol.paper.reproduction import render
+    from prol.paper.reproduction import reproduce as run_items
+    from prol.paper.scale import read_scale
+    from prol.report.plot import require_matplotlib
     from prol.runs import display_for
+    from prol.runs.executors import LocalProcesses, Serial
 
     console = output()
     chosen = read_scale(scale)
@@ -92,13 +87,17 @@ def reproduce(
     if not items:
         raise ValueError(f"give an item: {', '.join(ITEMS)} or all")
     wanted, folder = pick(items), out or Path("runs") / f"reproduce-{scale}"
-    require_matplotlib()  # what keeps figures from being drawn should be known before the runs
+    require_matplotlib()  # before the runs, not after them
     if table:
         _print(render(wanted, folder), console)
         return
     chosen = _with_data(_with_datasets(_with_methods(chosen, methods or []), datasets), data or [])
     given: dict[str, Any] = {"limit_per_class": limit_per_class, "most_per_class": limit_per_class, "tasks": tasks}
-    given |= {"backbone": backbone, "tiny_backbone": backbone, "seeds": None if seeds is None else _numbers(seeds)}
+    given |= {
+        "backbone": backbone,
+        "tiny_backbone": backbone,
+        "seeds": None if seeds is None else tuple(a.read_seeds(seeds)),
+    }
     chosen = replace(chosen, **{name: value for name, value in given.items() if value is not None})
     chosen = replace(chosen, chunk=chunk, device=device, precision=precision, threads=threads, workers=workers)
     display = display_for(console)
@@ -106,15 +105,14 @@ def reproduce(
     def say(line: str) -> None:
         console.print(line, soft_wrap=True)
 
-    # On a GPU torch compiles steps and keeps a limited number of them: each run begins anew in a process of its own.
-    alone = OneByOne(display) if pick_device(device).type == "cpu" else LocalProcesses(1)
-    place = e.open_executor(executor, display, jobs, retries, ray_address, cpus_per_run, gpus_per_run, memory_per_run)
+    # On a GPU torch caches a limited number of compiled steps: each run gets its own process.
+    alone = Serial(display) if pick_device(device).type == "cpu" else LocalProcesses(1)
+    executor = execution.open(display)
+    executor = alone if isinstance(executor, Serial) else executor
     try:
-        done = experiment(
-            wanted, chosen, folder, alone if isinstance(place, OneByOne) else place, alone, say, keep_models
-        )
+        done = run_items(wanted, chosen, folder, executor, alone, say, keep_models)
     except KeyboardInterrupt:
-        console.print("stopped: the same command goes on from here", soft_wrap=True)
+        console.print("stopped: the same command resumes it", soft_wrap=True)
         raise
     _print(done, console)
     if any(one.failed or not one.finished_runs for one in done):
@@ -122,10 +120,10 @@ def reproduce(
 
 
 def _with_methods(scale: Scale, words: list[str]) -> Scale:
-    """Only some methods or rows, with options of their own."""
+    """Only some methods or rows, with their own options."""
     from prol import registry
-    from prol.experiments.method_words import read_method
-    from prol.experiments.paper.items import ITEMS
+    from prol.paper.items import ITEMS
+    from prol.runs.plan import read_method
 
     if not words:
         return scale
@@ -138,7 +136,7 @@ def _with_methods(scale: Scale, words: list[str]) -> Scale:
         if name not in known:
             raise ValueError(f"unknown method or row {name!r}: `prol reproduce --list` names them")
         for method in {want.plan.method for want in wants if name in (want.row, want.plan.method)}:
-            registry.method(method).read_options(options)  # a mistake is told at once
+            registry.method(method).read_options(options)  # a mistake is reported at once
         picked[name] = options
     return replace(scale, picked=picked)
 
@@ -150,7 +148,7 @@ def _with_datasets(scale: Scale, text: str | None) -> Scale:
         return scale
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        registry.dataset(name)  # a name that is wrong is told at once
+        registry.dataset(name)  # a wrong name is reported at once
     if len(set(names)) < len(names):
         raise ValueError(f"--datasets {text} holds one twice: give each data set once")
     return scale.on(*names)
@@ -164,27 +162,18 @@ def _with_data(scale: Scale, words: list[str]) -> Scale:
         scale = replace(scale, timed=_GENERATED)
     for word in words:
         if word != _GENERATED and "=" not in word:
-            raise ValueError(f"--data {word} does not say where it lies: write --data {word}=PATH")
+            raise ValueError(f"--data {word} lacks a path: write --data {word}=PATH")
     places = parse_pairs(word for word in words if word != _GENERATED)
     for name in places:
-        registry.dataset(name)  # a name that is wrong is told at once
+        registry.dataset(name)  # a wrong name is reported at once
     return replace(scale, data=places)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    from prol.cli.bench_record import whole_numbers
-
-    numbers = whole_numbers("--seeds", text, least=0)
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"--seeds {text} holds one twice: give each seed once")
-    return tuple(numbers)
 
 
 def _list(console: Console, scale: Scale) -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from prol.experiments.paper.items import ITEMS
+    from prol.paper.items import ITEMS
 
     table = Table("item", "what it is", "rows", "runs", box=SIMPLE)
     for item in ITEMS.values():

@@ -1,4 +1,4 @@
-"""`prol run` and `prol resume`."""
+"""`prol run`, `prol resume` and `prol rate-curve`."""
 
 from __future__ import annotations
 
@@ -15,61 +15,47 @@ if TYPE_CHECKING:
     from prol.integrations.trackers import Tracker
     from prol.runs import RunFolder
 
-_MEASURES = "What is measured"
+_MEASURES, _CLOCK = "What is measured", "Data that do not wait"
+Seed = Annotated[
+    int,
+    typer.Option(help="The seed of the sample order, initial values and augmentation.", rich_help_panel="The stream"),
+]
 
 
+@a.with_flags
 def run(
     method: a.Method,
     dataset: a.DatasetName,
+    flags: a.PlanFlags,
+    clock: a.ClockFlags,
     options: a.MethodOptions = None,
-    backbone: a.Backbone = "auto",
-    device: a.Device = "auto",
-    precision: a.Precision = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder to write; runs/METHOD-DATASET-seedN by default.")] = None,
-    checkpoint_every: Annotated[int, typer.Option(help="Chunks from one checkpoint to the next.")] = 50,
-    checkpoint_share: Annotated[
-        float, typer.Option(help="The most of the time that checkpoints within tasks may take; until then they wait.")
-    ] = 0.1,
-    threads: a.Threads = None,
-    workers: a.Workers = None,
-    data: a.Data = None,
-    data_options: a.DataOptions = None,
-    development: a.Development = False,
-    limit_per_class: a.LimitPerClass = None,
-    protocol: a.Protocol = "disjoint",
-    protocol_options: a.ProtocolOptions = None,
-    tasks: a.Tasks = None,
-    chunk: a.ChunkSize = 10,
-    seed: a.Seed = 0,
-    class_order: a.ClassOrder = "label",
-    boundaries: a.Boundaries = None,
-    announce: a.Announce = None,
-    points: Annotated[
-        int,
+    out: Annotated[Path | None, typer.Option(help="The folder to write. By default runs/METHOD-DATASET-seedN.")] = None,
+    seed: Seed = 0,
+    rate: Annotated[
+        float | None,
         typer.Option(
-            help="Test all classes so far at so many points of the stream (A_AUC).", rich_help_panel=_MEASURES
+            help="Images that arrive per second. By default data wait.", rich_help_panel="Data that do not wait"
         ),
-    ] = 0,
+    ] = None,
     shots: Annotated[
         int | None,
         typer.Option(
-            help="Test each task after its first 0 to so many chunks (learning-curve area).", rich_help_panel=_MEASURES
+            help="Test each task after its first 0 to this many chunks (learning-curve area).",
+            rich_help_panel=_MEASURES,
         ),
     ] = None,
     prequential: Annotated[
         bool, typer.Option("--prequential", help="Predict each chunk before learning it.", rich_help_panel=_MEASURES)
     ] = False,
-    inference_time: Annotated[
+    no_feature_cache: Annotated[
         bool,
         typer.Option(
-            "--inference-time",
-            help="Compute every test image anew each time, and report images/s of testing.",
+            "--no-feature-cache",
+            help="Compute the features of every test image anew each time, and report images/s of testing.",
             rich_help_panel=_MEASURES,
         ),
     ] = False,
-    rate: a.Rate = None,
-    keep: a.Keep = 0,
-    step_seconds: a.StepSeconds = None,
+    inference_time: Annotated[bool, typer.Option("--inference-time", hidden=True)] = False,
     track: a.Track = None,
     track_every: a.TrackEvery = 10,
 ) -> None:
@@ -77,36 +63,18 @@ def run(
     from prol.cli.terminal import output
     from prol.evaluation import Clock, Measures
     from prol.options import parse_pairs
-    from prol.runs import Plan, display_for, start
-    from prol.runs.step_times import read_step_seconds
+    from prol.runs import display_for, start
+    from prol.runs.timing import read_step_seconds
 
-    if rate is None and (keep or step_seconds is not None):
-        raise ValueError("--keep and --step-seconds are for data that do not wait: add --rate IMAGES_A_SECOND")
-    plan = Plan(
-        method=method,
-        dataset=dataset,
-        options=parse_pairs(options or []),
-        backbone=backbone,
-        device=device,
-        precision=precision,
+    if rate is None and (clock.keep or clock.step_seconds is not None):
+        raise ValueError("--keep and --step-seconds are for data that do not wait: add --rate IMAGES_PER_SECOND")
+    plan = flags.plan(
+        method,
+        dataset,
+        parse_pairs(options or []),
         seed=seed,
-        protocol=protocol,
-        protocol_options=parse_pairs(protocol_options or []),
-        tasks=tasks,
-        chunk=chunk,
-        class_order=class_order,
-        boundaries=boundaries,
-        announce=announce,
-        data=data,
-        dataset_options=parse_pairs(data_options or []),
-        development=development,
-        limit_per_class=limit_per_class,
-        measures=Measures(points, shots, prequential, not inference_time),
-        clock=None if rate is None else Clock(rate, keep, read_step_seconds(step_seconds)),
-        threads=threads,
-        workers=workers,
-        checkpoint_every=checkpoint_every,
-        checkpoint_share=checkpoint_share,
+        measures=Measures(flags.points or 0, shots, prequential, not (no_feature_cache or inference_time)),
+        clock=None if rate is None else Clock(rate, clock.keep, read_step_seconds(clock.step_seconds)),
     )
     console, trackers = output(), _trackers(track, track_every)
     _print_result(start(plan, out, display_for(console), trackers), console)
@@ -117,10 +85,10 @@ def resume(
     track: a.Track = None,
     track_every: a.TrackEvery = 10,
 ) -> None:
-    """Go on with a run that was stopped, from its last checkpoint."""
+    """Resume an unfinished run from its last checkpoint."""
     from prol.cli.terminal import output
     from prol.runs import RunFolder, display_for
-    from prol.runs import resume as go_on
+    from prol.runs import resume as resume_run
 
     console = output()
     folder = RunFolder(run)
@@ -128,7 +96,58 @@ def resume(
     if folder.status() == "finished":
         console.print(f"{run} has already finished: see it with `prol show {run}`", soft_wrap=True)
         return
-    _print_result(go_on(run, display_for(console), _trackers(track, track_every)), console)
+    _print_result(resume_run(run, display_for(console), _trackers(track, track_every)), console)
+
+
+@a.with_flags
+def rate_curve(
+    method: a.Method,
+    dataset: a.DatasetName,
+    flags: a.PlanFlags,
+    clock: a.ClockFlags,
+    options: a.MethodOptions = None,
+    rates: Annotated[
+        str, typer.Option(help="Arrival rates in images per second, separated by commas.")
+    ] = "10,20,50,100,200,500,1000",
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the runs. By default runs/rates-METHOD-DATASET-seedN.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="The picture to draw. By default OUT/curve.png.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Run a method at several arrival rates, and draw accuracy against rate."""
+    from prol.cli.terminal import output
+    from prol.evaluation import Clock
+    from prol.options import parse_pairs
+    from prol.report.plot import check_figure_file, require_matplotlib
+    from prol.report.rate_plot import plot_rates, rate_table
+    from prol.runs import display_for
+    from prol.runs import rate_curve as curve
+    from prol.runs.timing import read_step_seconds
+
+    speeds = _numbers(rates)
+    folder = out or Path("runs") / f"rates-{method}-{dataset}-seed{seed}"
+    picture = plot or folder / "curve.png"
+    require_matplotlib()  # before the runs, not after them
+    if plot is not None:
+        check_figure_file(plot)
+    plan = flags.plan(method, dataset, parse_pairs(options or []), seed=seed)
+    console = output()
+    timed = Clock(speeds[0], clock.keep, read_step_seconds(clock.step_seconds))
+    points = curve.as_rows(curve.rate_curve(plan, speeds, folder, display_for(console), timed))
+    console.print(rate_table(points))
+    plot_rates(points, f"{method} on {dataset}, seed {seed}", picture)
+    console.print(f"Runs and curve.json written to {folder}, picture to {picture}", soft_wrap=True)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise ValueError(f"--rates {text!r} is not a list of numbers: write it as 50,100,200")
+    return numbers
 
 
 def _trackers(texts: list[str] | None, every: int) -> list[Tracker]:

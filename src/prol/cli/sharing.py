@@ -16,25 +16,24 @@ Repository = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repos
 
 def onnx(
     folder: Saved,
-    file: Annotated[Path, typer.Argument(help="File to write, such as model.onnx; one that is there is replaced.")],
+    file: Annotated[Path, typer.Argument(help="The file to write, such as model.onnx; an existing one is replaced.")],
     backbone: Weights = None,
 ) -> None:
-    """Write a saved learner's answers as an ONNX model, after onnxruntime was found to agree with it.
+    """Write a saved learner as an ONNX model, after onnxruntime was found to agree with it.
 
-    It takes uint8 RGB images [N, H, W, 3] and gives float32 scores [N, C]. The weights of the backbone are in it.
+    It takes uint8 RGB images [N, H, W, 3] and returns float32 scores [N, C]. It contains the weights of the backbone.
     """
-    from prol.artifacts import load
-    from prol.artifacts.loading import read_checked
     from prol.backbones.terms import weights_terms
     from prol.cli.terminal import output
     from prol.integrations.onnx import export_onnx
+    from prol.runs.loading import load, read_checked
 
     learner = load(folder, backbone, device="cpu", precision="float32")
     parity = export_onnx(learner, file, {"model_sha256": read_checked(folder.resolve())[0]["model_sha256"]})
     console, terms = output(), weights_terms(learner.backbone.name)
     size = file.stat().st_size / 1e6
-    told = f"{learner.name} with {len(learner.classes):,} classes, written to {file} ({size:,.1f} MB)"
-    console.print(told, soft_wrap=True)
+    line = f"{learner.name} with {len(learner.classes):,} classes, written to {file} ({size:,.1f} MB)"
+    console.print(line, soft_wrap=True)
     console.print(f"onnxruntime agrees: {parity}", soft_wrap=True)
     console.print(f"The file holds the weights {terms.title}: {terms.words}", soft_wrap=True)
 
@@ -42,8 +41,8 @@ def onnx(
 def push(
     folder: Saved,
     repository: Repository,
-    private: Annotated[bool, typer.Option("--private", help="Only you may see it.")] = False,
-    revision: Annotated[str | None, typer.Option(help="The branch; main by default.")] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
+    revision: Annotated[str | None, typer.Option(help="The branch. By default main.")] = None,
 ) -> None:
     """Upload a saved learner to the Hugging Face hub: its tensors, meta.json and model card, nothing else."""
     from prol.cli.terminal import output
@@ -56,10 +55,10 @@ def push(
 
 def pull(
     repository: Repository,
-    folder: Annotated[Path, typer.Argument(help="Folder to write; a saved learner in it is replaced.")],
-    revision: Annotated[str | None, typer.Option(help="A branch, a tag or a commit; main by default.")] = None,
+    folder: Annotated[Path, typer.Argument(help="The folder to write; a saved learner in it is replaced.")],
+    revision: Annotated[str | None, typer.Option(help="A branch, a tag or a commit. By default main.")] = None,
 ) -> None:
-    """Fetch a saved learner from the Hugging Face hub; it appears whole and with the right checksum, or not at all."""
+    """Download a saved learner from the Hugging Face hub, complete and with the right checksum, or not at all."""
     from prol.cli.terminal import output
     from prol.integrations.hub import pull as fetch
 
@@ -67,7 +66,7 @@ def pull(
     fetched = fetch(repository, folder, revision=revision)
     console = output()
     console.print(f"{fetched.repository} at commit {fetched.commit}, written to {folder}", soft_wrap=True)
-    console.print(f"Ask it with `prol predict {folder} IMAGES...`", soft_wrap=True)
+    console.print(f"Predict with `prol predict {folder} IMAGES...`", soft_wrap=True)
 
 
 def _no_bars_in_files() -> None:

@@ -18,29 +18,23 @@ if TYPE_CHECKING:
 _MOST_BINS = 100
 
 
+@a.with_flags
 def streams(
+    flags: a.StreamFlags,
     dataset: Annotated[
         str | None, typer.Argument(help="A name that `prol datasets` lists; without it, the protocols are listed.")
     ] = None,
-    data: a.Data = None,
-    data_options: a.DataOptions = None,
-    limit_per_class: a.LimitPerClass = None,
-    protocol: a.Protocol = "disjoint",
-    protocol_options: a.ProtocolOptions = None,
-    tasks: a.Tasks = None,
-    chunk: a.ChunkSize = 10,
-    seed: a.Seed = 0,
-    class_order: a.ClassOrder = "label",
-    boundaries: a.Boundaries = None,
-    announce: a.Announce = None,
+    seed: Annotated[
+        int, typer.Option(help="The seed of the order of samples and classes.", rich_help_panel="The stream")
+    ] = 0,
     plot: Annotated[Path | None, typer.Option(help="Also draw which classes come when to this .png or .svg.")] = None,
 ) -> None:
     """Show the order in which a data set would come, or list the protocols."""
-    from prol import registry
     from prol.cli.terminal import output
-    from prol.data.streams import SHARED_ARGUMENTS
-    from prol.options import bind_arguments, parse_pairs
-    from prol.report.figures import check_figure_file
+    from prol.options import own_arguments
+    from prol.report.plot import check_figure_file
+    from prol.runs import Plan
+    from prol.runs.setup import look_up, open_data
 
     console = output()
     if dataset is None:
@@ -53,29 +47,25 @@ def streams(
         return
     if plot is not None:
         check_figure_file(plot)
-    order, open_dataset = registry.protocol(protocol), registry.dataset(dataset)
-    options = bind_arguments(order, parse_pairs(protocol_options or []), SHARED_ARGUMENTS)
-    opened = open_dataset(data=data, **bind_arguments(open_dataset, parse_pairs(data_options or []), ("data",)))
-    if limit_per_class is not None:
-        opened = opened.limited(limit_per_class)
-    if boundaries is None and announce:
-        boundaries = True
-    if boundaries is not None:
-        options["boundaries"] = boundaries
-    stream = order(
+    plan = Plan("ncm", dataset, seed=seed, **flags.given())  # any method: none is run
+    named = look_up(plan)
+    opened = open_data(plan, named)
+    boundaries = True if plan.boundaries is None and plan.announce else plan.boundaries
+    stream = named.order(
         opened.train.labels,
-        tasks=min(opened.tasks, len(opened.class_names)) if tasks is None else tasks,
-        chunk=chunk,
+        tasks=plan.tasks or min(opened.tasks, len(opened.class_names)),
+        chunk=plan.chunk,
         seed=seed,
-        class_order=class_order,
-        announce=announce,
-        **options,
+        class_order=plan.class_order,
+        boundaries=own_arguments(named.order)["boundaries"] if boundaries is None else boundaries,
+        announce=plan.announce,
+        **named.protocol_options,
     )
     for note in opened.notes:
         console.print(note, soft_wrap=True)
-    title = f"{protocol} stream of {dataset}, seed {seed}"
+    title = f"{plan.protocol} stream of {dataset}, seed {seed}"
     console.print(_task_table(stream, opened, title))
-    console.print(_told(stream), soft_wrap=True)
+    console.print(_information_given(stream), soft_wrap=True)
     if plot is not None:
         _plot(stream, opened, title, plot)
         console.print(f"Plot written to {plot}", soft_wrap=True)
@@ -91,15 +81,15 @@ def _protocol_table() -> tuple[Table, list[str]]:
     from prol.options import describe_options, own_arguments
 
     table = Table(box=SIMPLE)
-    for title in ("protocol", "what it is", "told by default", "its own options (-P)"):
+    for title in ("protocol", "what it is", "given by default", "its own options (-P)"):
         table.add_column(title)
     found, problems = registry.load_all("protocols")
     for name, order in found.items():
         allowed, defaults = describe_options(order), own_arguments(order)
         options = own_arguments(order, SHARED_ARGUMENTS)
         own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in options]
-        told = "boundaries, classes" if defaults.get("boundaries") else "nothing"
-        table.add_row(name, (order.__doc__ or "").strip().partition("\n")[0], told, "\n".join(own))
+        given = "boundaries, classes" if defaults.get("boundaries") else "nothing"
+        table.add_row(name, (order.__doc__ or "").strip().partition("\n")[0], given, "\n".join(own))
     return table, problems
 
 
@@ -122,9 +112,10 @@ def _task_table(stream: Stream, dataset: Dataset, title: str) -> Table:
     return table
 
 
-def _told(stream: Stream) -> str:
-    boundaries, classes = ("yes" if told else "no" for told in (stream.boundaries_told, stream.classes_announced))
-    return f"Told to the learner: task boundaries: {boundaries}, classes of next task: {classes}."
+def _information_given(stream: Stream) -> str:
+    given = (stream.boundaries_told, stream.classes_announced)
+    boundaries, classes = ("yes" if one else "no" for one in given)
+    return f"Given to the learner: task boundaries: {boundaries}, classes of next task: {classes}."
 
 
 def _plot(stream: Stream, dataset: Dataset, title: str, file: Path) -> None:

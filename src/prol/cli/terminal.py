@@ -1,4 +1,4 @@
-"""Where output goes: rich on a terminal, plain text elsewhere."""
+"""Standard output: rich on a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLAIN_WIDTH = 120
 
 
 class PatientConsole(Console):
-    """Falls silent when whoever read the output has gone (`prol run ... | head`); the run goes on."""
+    """Falls silent when the reader of the output has gone (`prol run ... | head`); the run continues."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -1,1 +1,1 @@
-"""What people already use, over the same learners. Each part is an extra and imported only when asked for."""
+"""prol inside other libraries and services. Each module needs an optional extra and is imported on demand."""

@@ -1,4 +1,4 @@
-"""Linear discriminant analysis of a stream of feature vectors: one pass, classes and features may grow."""
+"""Linear discriminant analysis of a stream of feature vectors: one pass, with new classes and features at any time."""
 
 from __future__ import annotations
 
@@ -14,51 +14,53 @@ from prol.state import State
 
 Shrinkage = float | Literal["oas"]
 
-STILL = 1e-12
-"""Share of its mean below which the spread of a feature is rounding."""
+CONSTANT = 1e-12
+"""Standard deviation relative to the mean below which a feature is constant up to rounding."""
 LARGEST = 1e100
-"""Size of a feature above which squares of many could not be added up."""
+"""Largest absolute value of a feature; sums of larger squares could overflow."""
 
 
 def require_shrinkage(shrinkage: Any) -> None:
-    """Refuses what is neither "oas" nor a share."""
+    """Refuses what is neither "oas" nor a number from 0 to 1."""
     number = isinstance(shrinkage, int | float) and not isinstance(shrinkage, bool)
     if shrinkage != "oas" and not (number and 0 <= shrinkage <= 1):
         raise ValueError(f"shrinkage must be a number from 0 to 1, or 'oas', got {shrinkage!r}")
 
 
 def require_features(features: Tensor) -> None:
-    """Refuses features that cannot be added up."""
+    """Refuses features whose squares could overflow."""
     if not bool((features.abs() <= LARGEST).all()):
-        raise ValueError(f"features must be numbers of at most {LARGEST:g} in size: scale or leave out larger ones")
+        raise ValueError(
+            f"features must be numbers of at most {LARGEST:g} in absolute value: rescale or drop larger ones"
+        )
 
 
 def standardised_lda(totals: Totals, centre: Tensor, shrinkage: Shrinkage, priors: bool) -> tuple[Tensor, Tensor]:
     """Weights `[C, M]` and biases `[C]` of an LDA whose shrinkage does not depend on the units of features.
 
-    `totals` are those of features from which their mean, `centre` `[M]`, was subtracted. Each feature is divided by its
-    standard deviation, so that the covariance is shrunk alike in all of them; those that never change are left out.
+    `totals` are those of features minus their mean, `centre` `[M]`. Each feature is divided by its standard deviation,
+    so that shrinkage affects all of them equally; constant features have weight zero.
     """
     count = totals.counts.sum().clamp(min=1)
     variance = totals.gram.diagonal() / count
-    moving = (variance > (STILL * centre).square()).nonzero().flatten()
+    varying = (variance > (CONSTANT * centre).square()).nonzero().flatten()
     weight = torch.zeros_like(totals.sums)
-    if not len(moving):
+    if not len(varying):
         shares = totals.counts / count
         return weight, shares.log() if priors else torch.zeros_like(shares)
-    scale = variance[moving].sqrt()
-    gram = totals.gram[moving][:, moving] / scale / scale.unsqueeze(1)
-    scaled = Totals(gram, totals.sums[:, moving] / scale, totals.counts)
+    scale = variance[varying].sqrt()
+    gram = totals.gram[varying][:, varying] / scale / scale.unsqueeze(1)
+    scaled = Totals(gram, totals.sums[:, varying] / scale, totals.counts)
     found, bias = lda(scaled, None if shrinkage == "oas" else shrinkage, priors)
-    weight[:, moving] = found / scale
+    weight[:, varying] = found / scale
     return weight, bias
 
 
 class Discriminant:
-    """Adds up second moments about the mean of all samples; the classifier is solved from them when it is asked.
+    """Accumulates second moments about the mean of all samples; the classifier is solved from them on demand.
 
-    Learning is the same in any order and for any chunk size, up to rounding. It keeps no sample: what it keeps grows
-    with the square of the number of features, and not with the number of samples.
+    The result does not depend on order or chunk size, up to rounding. No sample is stored: memory grows with the square
+    of the number of features, not with the number of samples.
     """
 
     def __init__(self, width: int = 0) -> None:
@@ -76,18 +78,18 @@ class Discriminant:
         return self.moments.counts.count
 
     def add_classes(self, count: int) -> None:
-        """More rows, of classes of which nothing was seen yet."""
+        """Adds rows for classes without any sample."""
         self._state.add_classes(count)
         self._solved = None
 
     def widen(self, width: int) -> None:
-        """More features, which were zero in all that was seen so far."""
-        if width > len(self.centre):  # by doubling, so that features that come one by one are not copied as often
-            self._make_room(max(width, 2 * len(self.centre)))
+        """Adds features, which were zero in all samples so far."""
+        if width > len(self.centre):  # by doubling: features that arrive one by one are copied less often
+            self._reserve(max(width, 2 * len(self.centre)))
         self.width = width
 
     def learn(self, features: Tensor, rows: Tensor) -> None:
-        """Takes in float64 features `[B, width]` of the class rows `[B]`."""
+        """Learns float64 features `[B, width]` of the class rows `[B]`."""
         require_features(features)
         x = F.pad(features, (0, len(self.centre) - self.width))
         step = (x - self.centre).sum(0) / (self.moments.counts.rows.sum() + len(x))
@@ -97,7 +99,7 @@ class Discriminant:
         self._solved = None
 
     def scores(self, features: Tensor, shrinkage: Shrinkage, priors: bool) -> Tensor:
-        """Log-probabilities `[B, C]` up to a number that is the same for all classes of a sample; unseen: -infinity."""
+        """Log-probabilities `[B, C]` up to a constant per sample; minus infinity for classes without any sample."""
         x = F.pad(features, (0, len(self.centre) - self.width)) - self.centre
         return self._head(shrinkage, priors).scores(x)
 
@@ -108,7 +110,7 @@ class Discriminant:
             self._solved = shrinkage, priors, head
         return self._solved[2]
 
-    def _make_room(self, room: int) -> None:
+    def _reserve(self, room: int) -> None:
         old, totals = len(self.centre), self.moments.totals()
         gram = F.pad(totals.gram, (0, room - old, 0, room - old))
         self.centre = F.pad(self.centre, (0, room - old))
@@ -121,7 +123,7 @@ class Discriminant:
         self._state.load(blocks | {"sums": sums, "counts": totals.counts}, {}, len(sums))
         self._solved = None
 
-    # A pickle holds plain arrays: no live tensor, and nothing that can be solved again.
+    # A pickle holds plain arrays, and not the classifier, which can be solved again.
 
     def __getstate__(self) -> dict[str, Any]:
         arrays = {name: tensor.numpy().copy() for name, tensor in self.moments.tensors().items()}

@@ -1,32 +1,40 @@
-"""Saved learners on a Hugging Face hub: three files go up, and those three come down, checked before they appear."""
+"""Saved learners on the Hugging Face Hub: three files are uploaded, and those three are downloaded and verified."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prol.artifacts.atomic import write_folder, write_json
-from prol.artifacts.loading import read_checked
-from prol.artifacts.meta import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
-from prol.artifacts.saving import require_replaceable
-from prol.integrations.hub_errors import LOG_IN, HubError, told_plainly
+from prol.files import write_folder, write_json
+from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
+from prol.runs.loading import read_checked
+from prol.runs.saving import require_replaceable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 FILES = (MODEL_FILE, META_FILE, CARD_FILE)
-"""All that is ever sent or fetched."""
+"""Only these are ever uploaded or downloaded."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+_CLIENT_PACKAGES = ("huggingface_hub", "httpx", "requests", "urllib3", "hf_xet")
+"""Packages whose exceptions concern the Hub or the connection to it."""
+
+
+class HubError(ValueError):
+    """An upload or a download failed."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Where files lie on the hub: a repository, and the commit's full hash."""
+    """A repository on the Hub, and the full hash of a commit."""
 
     repository: str
     commit: str
@@ -41,15 +49,15 @@ def push(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> Commit:
-    """Uploads a saved learner as one commit; nothing else that may lie in the folder goes along.
+    """Uploads a saved learner as one commit; other files in the folder are not uploaded.
 
     Args:
         folder: what `learner.save` or `prol export` wrote; a damaged one is refused.
-        repository: OWNER/NAME, made if it is not there.
-        private: whether only its owner may see it; one that is there and open to all is refused then.
-        revision: the branch, made if it is not there; main by default.
-        endpoint: address of the hub; as HF_ENDPOINT says by default.
-        token: a token that may write; the one logged in with by default.
+        repository: OWNER/NAME, created if it does not exist.
+        private: whether only its owner may see it; an existing public repository is then refused.
+        revision: the branch, created if it does not exist; main by default.
+        endpoint: URL of the Hub; HF_ENDPOINT by default.
+        token: a token with write access; the stored login by default.
     """
     place = Path(folder).resolve()
     _require_name(repository)
@@ -60,17 +68,17 @@ def push(
     from huggingface_hub import CommitOperationAdd, get_token
 
     if api.token is None and get_token() is None:
-        raise HubError(f"sending something to the hub needs a token: {LOG_IN}")
-    with told_plainly(repository, revision, api.endpoint):
+        raise HubError(f"uploading to the Hub needs a token: {_LOG_IN}")
+    with _hub_errors(repository, revision, api.endpoint):
         if private:
             api.create_repo(repository, private=True, exist_ok=True)
-        else:  # as its owner's settings have it
+        else:  # the visibility is left to the settings of its owner
             api.create_repo(repository, exist_ok=True)
         if private and not api.model_info(repository).private:
-            raise HubError(f"{repository} is there already and open to all: nothing was sent; choose another name")
+            raise HubError(f"{repository} exists and is public: nothing was uploaded; choose another name")
         if revision is not None:
             api.create_branch(repository, branch=revision, exist_ok=True)
-        # A save that was killed half way has left the model that meta.json tells of under another name.
+        # A save that was killed half way has left the model that meta.json describes under another name.
         files = [CommitOperationAdd(name, str(model if name == MODEL_FILE else place / name)) for name in FILES]
         made = api.create_commit(repository, files, commit_message="A learner saved by prol", revision=revision)
     return Commit(repository, made.oid)
@@ -84,43 +92,43 @@ def pull(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> Commit:
-    """Fetches a saved learner; the folder appears when all of it is there and its checksum is right, or not at all.
+    """Downloads a saved learner; the folder appears complete and with the right checksum, or not at all.
 
-    Beside the three files it holds `hub.json`, which says where they come from.
+    Besides the three files it contains `hub.json`, which records their origin.
 
     Args:
         repository: OWNER/NAME.
-        folder: where to put it; a saved learner that is there is replaced, anything else refused.
+        folder: where to write it; an existing saved learner is replaced, anything else is refused.
         revision: a branch, a tag or a commit; main by default.
-        endpoint: address of the hub; as HF_ENDPOINT says by default.
-        token: a token that may read; the one logged in with by default.
+        endpoint: URL of the Hub; HF_ENDPOINT by default.
+        token: a token with read access; the stored login by default.
     """
     place = Path(folder).resolve()
     _require_name(repository)
     require_replaceable(place)
     api = _api(endpoint, token)
-    with told_plainly(repository, revision, api.endpoint):
+    with _hub_errors(repository, revision, api.endpoint):
         found = api.model_info(repository, revision=revision)
     names = {part.rfilename for part in found.siblings or ()}
-    require_no_pickles(names, f"{repository} on the hub")
+    require_no_pickles(names, f"{repository} on the Hub")
     missing = [name for name in FILES if name not in names]
     if missing:
-        raise HubError(f"{repository} on the hub is not a saved learner of prol: it has no {missing[0]}")
+        raise HubError(f"{repository} on the Hub is not a saved learner of prol: it has no {missing[0]}")
     if found.sha is None:
-        raise HubError(f"{repository} on the hub has no commit: nothing was ever sent there")
+        raise HubError(f"{repository} on the Hub has no commit: nothing was ever uploaded there")
     commit = Commit(repository, found.sha)
 
     def fill(unfinished: Path) -> None:
-        with told_plainly(repository, revision, api.endpoint):
+        with _hub_errors(repository, revision, api.endpoint):
             for name in FILES:
-                # Into the folder itself, never out of a cache: what was damaged once would stay so.
+                # Never from the cache: a damaged file there would stay damaged.
                 api.hf_hub_download(repository, name, revision=commit.commit, local_dir=unfinished, force_download=True)
         shutil.rmtree(unfinished / ".cache", ignore_errors=True)
         try:
             read_checked(unfinished)
         except (ValueError, OSError) as error:
-            said = str(error).replace(f"{unfinished}{os.sep}", "").replace(str(unfinished), "the folder")
-            raise HubError(f"{repository} at {commit.commit[:12]} was not taken: {said}") from error
+            reason = str(error).replace(f"{unfinished}{os.sep}", "").replace(str(unfinished), "the folder")
+            raise HubError(f"{repository} at {commit.commit[:12]} was refused: {reason}") from error
         origin = {"repository": repository, "revision": revision or "main", "commit": commit.commit}
         write_json(unfinished / HUB_FILE, origin)
 
@@ -133,10 +141,56 @@ def _api(endpoint: str | None, token: str | None) -> HfApi:
 
     import prol
 
-    where = endpoint or os.environ.get("HF_ENDPOINT") or None
-    return HfApi(endpoint=where, token=token, library_name="prol", library_version=prol.__version__)
+    url = endpoint or os.environ.get("HF_ENDPOINT") or None
+    return HfApi(endpoint=url, token=token, library_name="prol", library_version=prol.__version__)
 
 
 def _require_name(repository: str) -> None:
     if not _NAME.fullmatch(repository):
-        raise ValueError(f"{repository!r} is no repository of a hub: write OWNER/NAME")
+        raise ValueError(f"{repository!r} is not the name of a repository: write OWNER/NAME")
+
+
+@contextmanager
+def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterator[None]:
+    """Turns every error of the Hub or of the connection into a `HubError` of one line; other errors pass through."""
+    try:
+        yield
+    except Exception as error:
+        chain = list(_chain(error))
+        if not any(isinstance(e, ConnectionError | TimeoutError) or _is_from_client(e) for e in chain):
+            raise
+        kinds = {type(e).__name__ for e in chain}
+        statuses = (getattr(getattr(e, "response", None), "status_code", None) for e in chain)
+        status = next((code for code in statuses if isinstance(code, int)), None)
+        if "OfflineModeIsEnabled" in kinds:
+            message = "HF_HUB_OFFLINE is set, so the Hub is not contacted: unset it"
+        elif status is None:
+            message = f"the Hub at {endpoint} cannot be reached ({_first_line(chain[-1])}): are you offline?"
+        elif "RevisionNotFoundError" in kinds:
+            message = f"{repository} has no revision {revision!r} on the Hub: see its branches, tags and commits there"
+        elif "GatedRepoError" in kinds:
+            message = f"{repository} is gated: request access on its page, then {_LOG_IN}"
+        elif status == 401:
+            message = f"the Hub denies access to {repository} (401): check the name; where it needs a token, {_LOG_IN}"
+        elif status == 403:
+            message = f"the Hub refuses {repository} (403): the token has no access to it; use another one, {_LOG_IN}"
+        elif status == 404:
+            message = f"the Hub has no repository {repository} (404): check the name; for a private one, {_LOG_IN}"
+        else:
+            message = f"the Hub returned {status} for {repository}: {_first_line(error)}"
+        raise HubError(message) from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from, the first cause last."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _is_from_client(error: BaseException) -> bool:
+    return type(error).__module__.startswith(_CLIENT_PACKAGES)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -1,4 +1,4 @@
-"""Whether an ONNX file answers as the learner that it was made from."""
+"""Whether an ONNX file gives the same scores as the learner that it was exported from."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prol.integrations.onnx_graph import INPUT, OUTPUT
-
 if TYPE_CHECKING:
     from prol.learner import Learner
 
+INPUT, OUTPUT = "images", "scores"
+
 TOLERANCE = 1e-3
-"""Largest difference of a score that is taken for rounding, in units of the scores' spread."""
+"""Largest difference of scores that counts as rounding, relative to the spread of the scores."""
 LAST_BITS = 8 * float(np.finfo(np.float32).eps)
-"""The same in units of the largest score: scores that differ less than this are one to a float32."""
+"""The same relative to the largest score: closer scores are indistinguishable in float32."""
 
 
 @dataclass(frozen=True)
 class Parity:
     """How far the file's scores are from the learner's on generated images.
 
-    `difference` is the largest one of a score, `spread` the range of the learner's own scores of an image, on average
-    over the images, `largest` their largest size, and `same_answers` the images of which both say the same.
+    Attributes:
+        images: how many were compared.
+        same_answers: for how many of them both predict the same class.
+        difference: the largest absolute difference of a score.
+        spread: the range of the learner's scores of an image, averaged over images.
+        largest: the largest absolute score of the learner.
     """
 
     images: int
@@ -38,7 +42,7 @@ class Parity:
 
     @property
     def relative(self) -> float:
-        """The difference in units of the spread."""
+        """The difference relative to the spread."""
         return self.difference / self.spread if self.spread > 0 else self.difference
 
     def agrees(self) -> bool:
@@ -47,33 +51,45 @@ class Parity:
     def __str__(self) -> str:
         return (
             f"scores differ by at most {self.difference:.1e}, {self.relative:.1e} of their spread; "
-            f"{self.same_answers} of {self.images} answers are the same"
+            f"{self.same_answers} of {self.images} predictions are the same"
         )
 
 
-def measure_parity(file: Path, learner: Learner) -> Parity:
-    """Asks both about the same generated images, one and several at a time, of several sizes."""
+def require_parity(file: Path, learner: Learner) -> Parity:
+    """Compares a file with the learner and refuses one that does not agree."""
+    try:
+        parity = _compare(file, learner)
+    except Exception as error:  # onnxruntime's exceptions share no base class
+        message = f"the ONNX model of {learner.name} does not run, so it is not written: {first_line(error)}"
+        raise ValueError(message) from error
+    if not parity.agrees():
+        raise ValueError(f"the ONNX model of {learner.name} predicts differently, so it is not written: {parity}")
+    return parity
+
+
+def _compare(file: Path, learner: Learner) -> Parity:
+    """Predicts the same generated images with both, one and several at a time, of several sizes."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    both = []
+    pairs = []
     for images in generated_images(learner.preprocessing.size):
-        theirs = torch.from_numpy(session.run([OUTPUT], {INPUT: images})[0])
-        own = learner.predict(images)
-        if theirs.shape != own.shape:
-            raise ValueError(f"the file gives scores {tuple(theirs.shape)} in place of {tuple(own.shape)}")
-        both.append((own.double(), theirs.double()))
-    own, theirs = (torch.cat(parts) for parts in zip(*both, strict=True))
-    # Minus infinity, of a class of which nothing was learnt yet, must be there too; what is not a number never agrees.
-    difference = torch.where(own == theirs, 0.0, (own - theirs).abs()).nan_to_num(torch.inf).max()
-    known = own[:, own.isfinite().all(0)]
-    spread = (known.amax(1) - known.amin(1)).mean()
-    same = (own.argmax(1) == theirs.argmax(1)).sum()
-    return Parity(len(own), int(same), float(difference), float(spread), float(known.abs().max()))
+        exported = torch.from_numpy(session.run([OUTPUT], {INPUT: images})[0])
+        expected = learner.predict(images)
+        if exported.shape != expected.shape:
+            raise ValueError(f"the file gives scores {tuple(exported.shape)} instead of {tuple(expected.shape)}")
+        pairs.append((expected.double(), exported.double()))
+    expected, exported = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    # A class without any sample has minus infinity in both; NaN never agrees.
+    difference = torch.where(expected == exported, 0.0, (expected - exported).abs()).nan_to_num(torch.inf).max()
+    finite = expected[:, expected.isfinite().all(0)]
+    spread = (finite.amax(1) - finite.amin(1)).mean()
+    same = (expected.argmax(1) == exported.argmax(1)).sum()
+    return Parity(len(expected), int(same), float(difference), float(spread), float(finite.abs().max()))
 
 
 def generated_images(size: int) -> Iterator[NDArray[np.uint8]]:
-    """Batches `[N, H, W, 3]` of coarse random patterns under noise, of the network's own size and of others."""
+    """Batches `[N, H, W, 3]` of coarse random patterns with noise, in the network's input size and in others."""
     random = np.random.default_rng(0)
     shapes = [(1, size, size), (3, size, size), (1, size + 9, 2 * size + 1), (3, 2 * size, size // 2 + 1)]
     for count, height, width in shapes:
@@ -81,3 +97,7 @@ def generated_images(size: int) -> Iterator[NDArray[np.uint8]]:
         rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
         clean = coarse[:, rows][:, :, columns]
         yield np.clip(clean + random.integers(-30, 31, clean.shape), 0, 255).astype(np.uint8)
+
+
+def first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: one that is there, or one of this machine alone. Needs the extra `ray`."""
+"""Runs on a Ray cluster: an existing one, or a local one on this machine. Needs the extra `ray`."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import prol
-from prol.experiments.executors import RETRIES, require_jobs, require_retries
-from prol.experiments.one_run import sentence_of
-from prol.integrations.ray_worker import Errand, Over, source_sha256, work
+from prol.integrations.ray_worker import RunEnded, RunRequest, source_sha256, work
 from prol.runs import Plan
+from prol.runs.executors import RETRIES, require_jobs, require_retries, sentence_of
 
-KNOCK_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """One Ray task a run. A run whose worker dies goes on from its last checkpoint in another.
+    """One Ray task per run. A run whose worker dies resumes from its last checkpoint in another worker.
 
-    The folders of the runs must lie on a file system that all machines of the cluster share.
+    The run folders must be on a file system that all machines of the cluster share.
 
     Args:
-        address: of a cluster, "auto" for the one this machine belongs to; None begins one on this machine, and ends
-            it afterwards. Where Ray is at work in this process already, that cluster is used.
-        cpus: set aside for each run; the threads of a run that does not say how many.
-        gpus: set aside for each run; 0.25 lets four runs share one.
-        memory: gigabytes set aside for each run.
-        retries: how often a run is taken up again after its worker died.
-        jobs: the most runs at work at a time; as many as there is room for when None.
+        address: of a cluster, "auto" for the one this machine belongs to; None starts a local cluster and stops it
+            afterwards. If Ray is already initialised in this process, that cluster is used.
+        cpus: reserved for each run; also its number of threads, unless the plan sets one.
+        gpus: reserved for each run; 0.25 lets four runs share one.
+        memory: gigabytes reserved for each run.
+        retries: how often a run is resumed after its worker died.
+        jobs: the maximum number of concurrent runs; None for as many as the cluster has room for.
     """
 
     address: str | None = None
@@ -53,31 +52,31 @@ class RayExecutor:
         if not 0 < self.cpus < math.inf:
             raise ValueError(f"cpus must be above 0, got {self.cpus}")
         if not 0 <= self.gpus < math.inf or (self.gpus > 1 and self.gpus != int(self.gpus)):
-            raise ValueError(f"gpus must be a part of one or a whole number, got {self.gpus}")
+            raise ValueError(f"gpus must be a fraction of one or a whole number, got {self.gpus}")
         if self.memory is not None and not 0 < self.memory < math.inf:
             raise ValueError(f"memory must be above 0 gigabytes, got {self.memory}")
         if self.address is not None and self.address.startswith("ray://"):
             raise ValueError(
                 f"{self.address} is for programs outside a cluster, which share no files with it: call this on a "
-                "machine of the cluster, with auto as its address"
+                "machine of the cluster, with the address auto"
             )
 
-    def settle(
+    def execute(
         self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
     ) -> Generator[tuple[Path, str | None], None, None]:
         if not pending:
             return
         ray = require_ray()
         with self._connected(ray), _markers(pending) as markers:
-            if not _fits_somewhere(ray, self._resources()):
+            if not _fits_somewhere(ray, self.resources()):
                 hear(next(iter(pending)), f"no machine of the cluster has {self._wanted()} yet: waiting for one")
-            errands = [
-                Errand(plan, path.resolve(), markers[path], source_sha256(), Path.cwd(), self.cpus)
+            requests = {
+                path: RunRequest(plan, path.resolve(), markers[path], source_sha256(), Path.cwd(), self.cpus)
                 for path, plan in pending.items()
-            ]
-            yield from _Rounds(ray, self, dict(zip(pending, errands, strict=True)), hear).settle()
+            }
+            yield from _Schedule(ray, self, requests, hear).execute()
 
-    def _resources(self) -> dict[str, float]:
+    def resources(self) -> dict[str, float]:
         memory = {} if self.memory is None else {"memory": int(self.memory * 1e9)}
         return {"CPU": self.cpus, "GPU": self.gpus, **memory}
 
@@ -98,98 +97,99 @@ class RayExecutor:
                 with _same_prol():
                     ray.init("local", num_cpus=room, include_dashboard=False, **quiet)
             else:
-                _knock(self.address)
+                _require_listener(self.address)
                 ray.init(self.address, **quiet)
         except (ConnectionError, RuntimeError) as error:
             raise ValueError(
-                f"no Ray cluster lets us in at {self.address}: begin one with `ray start --head`, or leave the address "
-                f"out; where it asks for a token, set RAY_AUTH_MODE=token ({sentence_of(error)})"
+                f"cannot connect to a Ray cluster at {self.address}: start one with `ray start --head`, or leave the "
+                f"address out; if it requires a token, set RAY_AUTH_MODE=token ({sentence_of(error)})"
             ) from error
         try:
-            if self.address is None and not _fits_somewhere(ray, self._resources()):
-                raise ValueError(f"this machine has less than {self._wanted()}: ask for less, or name a cluster")
+            if self.address is None and not _fits_somewhere(ray, self.resources()):
+                raise ValueError(f"this machine has less than {self._wanted()}: request less, or name a cluster")
             yield
         finally:
             ray.shutdown()
 
 
-class _Rounds:
-    """Runs that wait, runs at work, and those that are taken up again."""
+class _Schedule:
+    """Waiting runs, running ones, and those that are resumed after their worker died."""
 
     def __init__(
-        self, ray: Any, asked: RayExecutor, errands: Mapping[Path, Errand], hear: Callable[[Path, str], None]
+        self, ray: Any, executor: RayExecutor, requests: Mapping[Path, RunRequest], hear: Callable[[Path, str], None]
     ) -> None:
-        self.ray, self.asked, self.hear = ray, asked, hear
-        self.waiting = list(errands.items())
-        self.left = dict.fromkeys(errands, asked.retries)
-        self.at_work: dict[Any, tuple[Path, Errand]] = {}
-        # Ray's own retries would not say that they happen, and would tell a run's lines twice.
+        self.ray, self.executor, self.hear = ray, executor, hear
+        self.waiting = list(requests.items())
+        self.retries_left = dict.fromkeys(requests, executor.retries)
+        self.running: dict[Any, tuple[Path, RunRequest]] = {}
+        wanted = executor.resources()
+        # Without Ray's own retries, which are silent and would repeat the lines of a run.
         self.remote = ray.remote(
-            num_cpus=asked.cpus,
-            num_gpus=asked.gpus,
-            memory=None if asked.memory is None else int(asked.memory * 1e9),
+            num_cpus=wanted["CPU"],
+            num_gpus=wanted["GPU"],
+            memory=wanted.get("memory"),
             max_retries=0,
             num_returns="streaming",
         )(work)
 
-    def settle(self) -> Generator[tuple[Path, str | None], None, None]:
+    def execute(self) -> Generator[tuple[Path, str | None], None, None]:
         try:
-            while self.waiting or self.at_work:
-                while self.waiting and len(self.at_work) < (self.asked.jobs or math.inf):
-                    path, errand = self.waiting.pop(0)
-                    self.at_work[self.remote.remote(errand)] = (path, errand)
-                (ready, *_), _ = self.ray.wait(list(self.at_work), num_returns=1)
-                yield from self._listen(ready)
+            while self.waiting or self.running:
+                while self.waiting and len(self.running) < (self.executor.jobs or math.inf):
+                    path, request = self.waiting.pop(0)
+                    self.running[self.remote.remote(request)] = (path, request)
+                (ready, *_), _ = self.ray.wait(list(self.running), num_returns=1)
+                yield from self._receive(ready)
         finally:
-            for stream in self.at_work:
-                with suppress(Exception):  # one that ends meanwhile, or a cluster that is gone
+            for stream in self.running:
+                with suppress(Exception):  # it may have just ended, or the cluster may be gone
                     self.ray.cancel(stream, force=True)
 
-    def _listen(self, stream: Any) -> Iterator[tuple[Path, str | None]]:
-        """Takes one word from a run."""
-        path, errand = self.at_work[stream]
+    def _receive(self, stream: Any) -> Iterator[tuple[Path, str | None]]:
+        """Handles one message of a run."""
+        path, request = self.running[stream]
         try:
-            word = self.ray.get(next(stream))
-        except self.ray.exceptions.RayTaskError as error:  # the run's own errors come as a last word
-            word = Over(_in_short(error))
+            message = self.ray.get(next(stream))
+        except self.ray.exceptions.RayTaskError as error:  # errors of the run itself arrive as RunEnded
+            message = RunEnded(_failed_start(error))
         except self.ray.exceptions.RayError as error:
-            word = self._lost(path, errand, type(error).__name__)
+            message = self._lost(path, request, type(error).__name__)
         except StopIteration:
-            word = self._lost(path, errand, "it ended without a word")
-        if isinstance(word, str):
-            self.hear(path, word)
+            message = self._lost(path, request, "it ended without a message")
+        if isinstance(message, str):
+            self.hear(path, message)
             return
-        del self.at_work[stream]
-        if word is not None:
-            yield path, word.problem
+        del self.running[stream]
+        if message is not None:
+            yield path, message.problem
 
-    def _lost(self, path: Path, errand: Errand, how: str) -> Over | None:
-        """None where the run is taken up again."""
-        if not self.left[path]:
-            return Over(f"its worker died ({how}), also after {self.asked.retries} retries")
-        self.left[path] -= 1
-        self.waiting.insert(0, (path, replace(errand, again=True)))
-        self.hear(path, f"its worker died ({how}); going on from its last checkpoint")
+    def _lost(self, path: Path, request: RunRequest, how: str) -> RunEnded | None:
+        """Queues the run again, or ends it when no retries are left."""
+        if not self.retries_left[path]:
+            return RunEnded(f"its worker died ({how}), also after {self.executor.retries} retries")
+        self.retries_left[path] -= 1
+        self.waiting.insert(0, (path, replace(request, again=True)))
+        self.hear(path, f"its worker died ({how}); resuming from its last checkpoint")
         return None
 
 
-def _knock(address: str) -> None:
-    """Raises ConnectionError where nothing listens: Ray would try for minutes. Names such as "auto" are left to Ray."""
-    with suppress(ValueError):  # no number for a port: Ray says so
+def _require_listener(address: str) -> None:
+    """Raises ConnectionError if nothing listens there: Ray would retry for minutes. Names such as "auto" pass."""
+    with suppress(ValueError):  # an invalid port is reported by Ray
         place = urlsplit(f"//{address}")
         if place.hostname is not None and place.port is not None:
             try:
-                socket.create_connection((place.hostname, place.port), KNOCK_SECONDS).close()
+                socket.create_connection((place.hostname, place.port), CONNECT_SECONDS).close()
             except OSError as error:
                 raise ConnectionError(sentence_of(error)) from error
 
 
 @contextmanager
 def _same_prol() -> Iterator[None]:
-    """Processes begun meanwhile import this prol, also where another one is installed."""
+    """Processes started meanwhile import this prol, even if another one is installed."""
     root, before = str(Path(prol.__file__).parents[1]), os.environ.get("PYTHONPATH")
     if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        yield  # they find it there; named first, its folder would come before Python's own modules
+        yield  # installed: on PYTHONPATH its folder would precede the standard library
         return
     os.environ["PYTHONPATH"] = root if before is None else os.pathsep.join((root, before))
     try:
@@ -200,16 +200,16 @@ def _same_prol() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def _in_short(error: Exception) -> str:
-    """The last line of what went wrong in a worker before a run could say so itself."""
+def _failed_start(error: Exception) -> str:
+    """The last line of an error that a worker raised before the run started."""
     last = str(error).strip().splitlines()[-1]
     cure = ": install the same prol on all machines of the cluster" if "ModuleNotFoundError" in last else ""
-    return f"its worker could not begin ({last}){cure}"
+    return f"its worker could not start ({last}){cure}"
 
 
 @contextmanager
 def _markers(paths: Mapping[Path, Plan]) -> Iterator[dict[Path, Path]]:
-    """A file beside each run's folder by which a worker knows that it sees the same folders."""
+    """A file beside each run's folder by which a worker recognises that it shares the file system."""
     name = f".shared-{uuid.uuid4().hex}"
     markers = {path: path.resolve().parent / name for path in paths}
     try:
@@ -228,7 +228,7 @@ def _fits_somewhere(ray: Any, wanted: Mapping[str, float]) -> bool:
 
 
 def require_ray() -> Any:
-    """The package; a clear word where it is missing."""
+    """Imports ray, or says how to install it."""
     try:
         import ray
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What a worker of a Ray cluster does: one run, told line by line to the machine that asked for it."""
+"""What a worker of a Ray cluster does: one run, reported line by line to the machine that requested it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from queue import SimpleQueue
 from threading import Thread
 
 import prol
-from prol.experiments.one_run import attempt, in_words, within
-from prol.experiments.told_lines import display_to
 from prol.runs import Plan, RunFolder
+from prol.runs.display import lines_to
+from prol.runs.executors import attempt, in_words, with_share_of_processors
 
 LOCK_SECONDS = 120.0
-"""How long the lock of a worker that is lost may outlive it, where machines share files."""
+"""How long the lock of a lost worker may outlive it on a shared file system."""
 
 
 @dataclass(frozen=True)
-class Errand:
-    """One run for a worker, with what it needs to know whether it is the right one for it.
+class RunRequest:
+    """One run for a worker, and what the worker needs to check that it can do it.
 
     Args:
-        path: of the run's folder, absolute.
-        marker: a file beside the run's folder; a worker that cannot see it shares no files with who asked.
-        source: `source_sha256()` of who asked.
-        folder: where relative names in the plan begin.
-        cpus: set aside for this run.
-        again: whether an earlier worker was lost on it.
+        path: absolute path of the run's folder.
+        marker: a file beside the run's folder; a worker that cannot see it shares no files with the driver.
+        source: `source_sha256()` of the driver.
+        folder: the working directory for relative paths in the plan.
+        cpus: reserved for this run.
+        again: whether an earlier worker was lost during this run.
     """
 
     plan: Plan
@@ -47,38 +47,38 @@ class Errand:
 
 
 @dataclass(frozen=True)
-class Over:
-    """The last word of a worker: what kept the run from finishing, None if nothing did."""
+class RunEnded:
+    """The last message of a worker: why the run did not finish, None if it did."""
 
     problem: str | None
 
 
-def work(errand: Errand) -> Iterator[str | Over]:
-    """Carries out a run; gives its lines as they come, then `Over`."""
-    yield f"at work in process {os.getpid()} on {platform.node()}"
-    problem = reason_to_refuse(errand)
+def work(request: RunRequest) -> Iterator[str | RunEnded]:
+    """Executes a run; yields its lines as they come, then `RunEnded`."""
+    yield f"running in process {os.getpid()} on {platform.node()}"
+    problem = reason_to_refuse(request)
     if problem is not None:
-        yield Over(problem)
+        yield RunEnded(problem)
         return
-    told: SimpleQueue[str | Over] = SimpleQueue()
-    # The run has a thread of its own, so that its lines can leave while it works.
-    Thread(target=_work_aside, args=(errand, told), daemon=True).start()
+    messages: SimpleQueue[str | RunEnded] = SimpleQueue()
+    # In a thread, so that lines are sent while the run continues.
+    Thread(target=_execute, args=(request, messages), daemon=True).start()
     while True:
-        word = told.get()
-        yield word
-        if isinstance(word, Over):
+        message = messages.get()
+        yield message
+        if isinstance(message, RunEnded):
             return
 
 
-def reason_to_refuse(errand: Errand) -> str | None:
-    """Why this worker cannot do the run as who asked would do it."""
+def reason_to_refuse(request: RunRequest) -> str | None:
+    """Why a run here would not be the one that the driver requested."""
     here = platform.node()
-    if not errand.marker.is_file():
+    if not request.marker.is_file():
         return (
-            f"the worker on {here} does not see {errand.marker.parent}: choose an --out on a file system that all "
+            f"the worker on {here} does not see {request.marker.parent}: choose an --out on a file system that all "
             "machines of the cluster share under the same name"
         )
-    if source_sha256() != errand.source:
+    if source_sha256() != request.source:
         return (
             f"the worker on {here} has another prol ({prol.__version__} in {Path(prol.__file__).parent}): install the "
             "same one on all machines of the cluster"
@@ -88,40 +88,35 @@ def reason_to_refuse(errand: Errand) -> str | None:
 
 @cache
 def source_sha256() -> str:
-    """A hash of this package's own source."""
+    """A hash of this package's source."""
     digest, root = hashlib.sha256(), Path(prol.__file__).parent
     for file in sorted(root.rglob("*.py")):
         digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
     return digest.hexdigest()
 
 
-def _work_aside(errand: Errand, told: SimpleQueue[str | Over]) -> None:
-    """However the run ends, its last word is told: whoever listens waits for nothing else."""
+def _execute(request: RunRequest, messages: SimpleQueue[str | RunEnded]) -> None:
+    """Puts `RunEnded` last however the run ends: the driver waits for it."""
     try:
-        problem = _settle(errand, told)
+        if request.again:
+            _wait_for_lock(RunFolder(request.path))
+        plan = with_share_of_processors(request.plan, request.path, request.cpus)
+        with chdir(request.folder) if request.folder.is_dir() else nullcontext():
+            problem = attempt(plan, request.path, lines_to(messages.put))
     except BaseException as error:
-        if os.environ.get("PROL_DEBUG") == "1":  # here nobody would see what is raised
+        if os.environ.get("PROL_DEBUG") == "1":  # an exception raised here would not be seen by anybody
             for line in "".join(traceback.format_exception(error)).splitlines():
-                told.put(line)
+                messages.put(line)
         problem = in_words(error)
-    told.put(Over(problem))
-
-
-def _settle(errand: Errand, told: SimpleQueue[str | Over]) -> str | None:
-    run = RunFolder(errand.path)
-    if errand.again:
-        _wait_for_lock(run)
-    plan = within(errand.plan, errand.path, errand.cpus)
-    with chdir(errand.folder) if errand.folder.is_dir() else nullcontext():
-        return attempt(plan, errand.path, display_to(told.put))
+    messages.put(RunEnded(problem))
 
 
 def _wait_for_lock(run: RunFolder, seconds: float = LOCK_SECONDS) -> None:
-    """Until the run's folder is free. On one machine a lock goes with its process; a file server may take longer."""
+    """Waits until the run's folder is unlocked. A lock ends with its process; on a file server it may take longer."""
     deadline = time.monotonic() + seconds
     while run.path.is_dir() and time.monotonic() < deadline:
         try:
             with run.locked():
                 return
         except ValueError:
-            time.sleep(1)
+            time.sleep(0.2)

@@ -104,6 +104,7 @@ class GradientLearner(Learner):
         torch.cuda.current_stream(pixels[0].device).wait_stream(stream)
         return stage_training(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
 
+    @torch.no_grad()
     def rendered(self, *staged: Tensor) -> Tensor:
         return render(staged, self.preprocessing, self.backbone.dtype, self.backbone.acceleration)
 

@@ -1,6 +1,5 @@
 """Tables and plots of finished runs, made from their files alone."""
 
-from prol.report.plot import plot_run
-from prol.report.table import footprint_table, headline, result_tables
+from prol.report.run import footprint_table, headline, plot_run, result_tables
 
 __all__ = ["footprint_table", "headline", "plot_run", "result_tables"]

@@ -1,4 +1,4 @@
-"""Many methods on one stream: what their runs come to together, from the contents of their files alone."""
+"""Runs of many methods on one stream as rows, from the contents of their files alone."""
 
 from __future__ import annotations
 
@@ -8,37 +8,7 @@ from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
-Content = Mapping[str, Any]
-
-KEPT = ("parameters_stored", "statistics_stored", "samples_stored")
-"""What a learner keeps besides the frozen backbone."""
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """What the files of one finished run hold; `folder` is its name, `METHOD[-OPTIONS]-seedN`."""
-
-    folder: str
-    config: Content
-    result: Content
-    timing: Content | None
-    side_by_side: bool = False
-    """Whether other runs of the comparison were at work at the same time, so that its speed says little."""
-    label: str | None = None
-    """What it is called where its folder's name will not do."""
-
-    @property
-    def name(self) -> str:
-        """The method with the options it was given, as on the command line."""
-        if self.label is not None:
-            return self.label
-        spelt, method = self.folder.removesuffix(f"-seed{self.config['seed']}"), self.config["method"]
-        return f"{method}:{spelt.removeprefix(f'{method}-')}" if spelt.startswith(f"{method}-") else spelt
-
-    @property
-    def hardware(self) -> list[str]:
-        """What it was timed on; several where it went on elsewhere, none where older files do not say."""
-        return list((self.timing or {}).get("hardware", []))
+from prol.runfiles import STORED, Content, RunFiles
 
 
 @dataclass(frozen=True)
@@ -53,12 +23,21 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         return cls(fmean(values), stdev(values) if len(values) > 1 else None, tuple(values))
 
+    def text(self, digits: int = 2, gap: str = " ± ") -> str:
+        """Mean and deviation.
+
+        >>> Spread.of([1.0, 2.0]).text(), Spread.of([1.0]).text(1)
+        ('1.50 ± 0.71', '1.0')
+        """
+        mean = f"{self.mean:.{digits}f}"
+        return mean if self.deviation is None else f"{mean}{gap}{self.deviation:.{digits}f}"
+
 
 @dataclass(frozen=True)
 class Row:
     """One method of a comparison. Accuracies are in percent, `history` holds the average accuracy after each task.
 
-    `bytes_kept` is all that is kept besides the frozen backbone: parameters, statistics and samples.
+    `bytes_kept` counts all stored state besides the frozen backbone: parameters, statistics and samples.
     """
 
     name: str
@@ -79,7 +58,7 @@ class Row:
 
 
 def compare_runs(runs: Sequence[RunFiles]) -> list[Row]:
-    """One row a method, best final accuracy first; runs that cannot be compared are refused."""
+    """One row per method, best final accuracy first; runs that cannot be compared are refused."""
     require_same_stream(runs)
     ordered = sorted(runs, key=lambda run: (run.name, run.config["seed"]))
     rows = [_row(name, list(group)) for name, group in groupby(ordered, key=lambda run: run.name)]
@@ -88,7 +67,8 @@ def compare_runs(runs: Sequence[RunFiles]) -> list[Row]:
 
 def _row(name: str, runs: list[RunFiles]) -> Row:
     results = [run.result for run in runs]
-    points = [result["anytime"]["a_auc"] for result in results]
+    footprints: list[Content] = [result["footprint"] for result in results]
+    a_auc = [value for result in results if (value := result["anytime"]["a_auc"]) is not None]
     speeds = [run.timing["train_images_per_second"] for run in runs if run.timing is not None]
     return Row(
         name=name,
@@ -98,23 +78,22 @@ def _row(name: str, runs: list[RunFiles]) -> Row:
         faa=Spread.of([result["metrics"]["faa"] for result in results]),
         caa=Spread.of([result["metrics"]["caa"] for result in results]),
         forgetting=Spread.of([result["metrics"]["forgetting"] for result in results]),
-        a_auc=None if None in points else Spread.of(points),
+        a_auc=Spread.of(a_auc) if len(a_auc) == len(runs) else None,
         history=tuple(map(Spread.of, zip(*(r["metrics"]["average_accuracy"] for r in results), strict=True))),
         images_per_second=fmean(speeds) if speeds else None,
         side_by_side=any(run.side_by_side for run in runs),
-        footprint=_most([result["footprint"] for result in results]),
-        bytes_kept=max(sum(result["footprint"][kind]["bytes"] for kind in KEPT) for result in results),
+        footprint=_largest(footprints),
+        bytes_kept=max(sum(footprint[kind]["bytes"] for kind in STORED) for footprint in footprints),
         told_boundaries=any(result["told"]["task_boundaries"] for result in results),
         told_classes=any(result["told"]["classes_of_next_task"] for result in results),
     )
 
 
-def _most(footprints: list[Content]) -> dict[str, dict[str, int]]:
-    """The largest of each amount, where a method does not keep the same with every seed."""
+def _largest(footprints: Sequence[Content]) -> dict[str, dict[str, int]]:
+    """The largest of each amount, where a method does not store the same with every seed."""
     return {
-        name: {unit: max(footprint[name][unit] for footprint in footprints) for unit in ("count", "bytes")}
-        for name in footprints[0]
-        if all(name in footprint for footprint in footprints)
+        kind: {unit: max(footprint[kind][unit] for footprint in footprints) for unit in ("count", "bytes")}
+        for kind in ("trained_now", *STORED)
     }
 
 
@@ -131,15 +110,15 @@ def require_same_stream(runs: Sequence[RunFiles]) -> None:
 
 
 def from_scratch(config: Content) -> bool:
-    """Whether the method trained the whole network from weights it drew: then the network is a part of the method."""
+    """Whether the method trained the whole network from random weights: then the network is a part of the method."""
     return bool(config["backbone"].get("from_scratch", False))
 
 
 def stream_differences(one: Content, other: Content) -> dict[str, tuple[Any, Any]]:
     """Settings that must be the same for numbers to be compared and are not, by dotted name, with both values.
 
-    A network that comes with weights must be the same for all methods that stand on it; one that a method trains from
-    scratch, and how it is computed, is the method's own.
+    A pretrained network must be the same for all methods that use it; one that a method trains from scratch, and its
+    precision, is the method's own.
     """
     first, second = stream_settings(one), stream_settings(other)
     if from_scratch(one) or from_scratch(other):
@@ -153,7 +132,7 @@ def stream_differences(one: Content, other: Content) -> dict[str, tuple[Any, Any
 def stream_settings(config: Content) -> dict[str, Any]:
     """What must be the same for numbers to be compared, by dotted name."""
     protocol, dataset = config["protocol"], config["dataset"]
-    # Where files lie does not matter; the hash of the labels stands for them.
+    # Where the files are does not matter; the hash of the labels identifies them.
     return _flat(
         {
             "dataset": {"development": False}  # as in files from before there was one
@@ -172,9 +151,9 @@ def stream_settings(config: Content) -> dict[str, Any]:
 def own_settings(config: Content) -> dict[str, Any]:
     """What must be the same for runs to be of one method, by dotted name."""
     protocol = config["protocol"]
-    told = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
+    given = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
     network = {"backbone": config["backbone"], "precision": config["precision"]}
-    return _flat({"method": config["method"], "options": config["options"], **told, **network})
+    return _flat({"method": config["method"], "options": config["options"], **given, **network})
 
 
 def _differences(first: Content, second: Content) -> dict[str, tuple[Any, Any]]:
@@ -186,7 +165,7 @@ def _require_none(one: RunFiles, other: RunFiles, differences: Mapping[str, tupl
     for name, (first, second) in differences.items():
         raise ValueError(
             f"{one.folder} and {other.folder} cannot be compared: {name} is {first!r} in the one and "
-            f"{second!r} in the other; keep them in different folders"
+            f"{second!r} in the other; put them in different folders"
         )
 
 
@@ -220,7 +199,7 @@ def _network(config: Content) -> str:
 
 
 def _own_networks(runs: Sequence[RunFiles]) -> str:
-    """Which methods stand on a network of their own."""
+    """Which methods have their own network."""
     networks: dict[str, list[str]] = {}
     for run in runs:
         networks.setdefault(_network(run.config), []).append(run.name)

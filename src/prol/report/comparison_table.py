@@ -1,56 +1,37 @@
-"""The one table of a comparison, for a terminal and as Markdown."""
+"""The table of a comparison, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.box import SIMPLE
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from prol.report.comparison import Row, Spread
+from prol.report.comparison import Row
+from prol.report.table import Cell, Table, readable, spread, text
 
-_BESIDE = "*"
+BESIDE = "*"
+RAN_BESIDE = f"{BESIDE} Other runs were running at the same time: alone it is faster."
 
 
-def comparison_table(rows: Sequence[Row]) -> Table:
-    """One row a method, on two lines: means and counts above, deviations and bytes below."""
-    table = Table(box=SIMPLE, padding=(0, 0, 0, 1))
-    titles = _titles(rows, "\n")
-    for title in titles:
-        table.add_column(title, justify="left" if title in (titles[0], titles[-1]) else "right", overflow="fold")
+def comparison_table(rows: Sequence[Row]) -> RichTable:
+    """One row per method, on two lines: means and counts above, deviations and bytes below."""
+    cells = []
     for row in rows:
         method, _, options = row.name.partition(":")
-        table.add_row(
-            "\n".join(filter(None, (method, options.replace(",", " "), _missing_seeds(row, rows)))),
-            *(_spread(spread, "\n±") for spread in _measures(row, rows)),
-            _speed(row),
-            *(_amount(row.footprint[kind], "\n{}") for kind in _STORED),
-            _samples(row.footprint["samples_stored"], "\n{}"),
-            readable(row.bytes_kept, "B"),
-            _told(row, ",\n"),
-        )
-    return table
+        name = "\n".join(filter(None, (method, options.replace(",", " "), _missing_seeds(row, rows))))
+        cells.append([text(name), *_cells(row, rows, "\n±", "\n{}", ",\n")])
+    return _table(_titles(rows, "\n"), cells).rich(dense=True)
 
 
 def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[str]) -> str:
-    """The same as a page of its own, with what could not be finished."""
-    titles = _titles(rows, " ")
-    titles.insert(1, "seeds")
+    """The same as a page, with the runs that are not finished."""
+    method, *titles = _titles(rows, " ")
+    cells = [
+        [text(f"`{row.name}`"), text(", ".join(map(str, row.seeds))), *_cells(row, rows, " ± ", " ({})", ", ")]
+        for row in rows
+    ]
     lines = [f"# Comparison on {headline.partition(':')[0]}", "", f"{headline}.", ""]
-    lines += [f"| {' | '.join(titles)} |", f"|{'|'.join(['---', *['---:'] * (len(titles) - 2), '---'])}|"]
-    for row in rows:
-        cells = [
-            f"`{row.name}`",
-            ", ".join(map(str, row.seeds)),
-            *(_spread(spread, " ± ") for spread in _measures(row, rows)),
-            _speed(row),
-            *(_amount(row.footprint[kind], " ({})") for kind in _STORED),
-            _samples(row.footprint["samples_stored"], " ({})"),
-            readable(row.bytes_kept, "B"),
-            _told(row, ", "),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *notes(rows)]
+    lines += [*_table([method, "seeds", *titles], cells).markdown(), "", *notes(rows)]
     if failures:
         lines += ["", "## Not finished", "", *(f"- {failure}" for failure in failures)]
     return "\n".join(lines) + "\n"
@@ -58,73 +39,54 @@ def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[s
 
 def notes(rows: Sequence[Row]) -> list[str]:
     """What must be known to read the table."""
-    said = [
+    notes = [
         "Accuracies and forgetting in %, as mean ± sample deviation over seeds. Amounts are those during the last "
-        "task, besides the frozen backbone and the optimiser's moments; bytes kept are those of parameters, statistics "
-        "and samples together."
+        "task, besides the frozen backbone and the optimiser's moments; bytes stored are those of parameters, "
+        "statistics and samples together."
     ]
-    if any(row.side_by_side for row in rows):
-        said.append(f"{_BESIDE} Other runs were at work at the same time: alone it is faster.")
-    return said
+    return notes + [RAN_BESIDE] * any(row.side_by_side for row in rows)
 
 
-def readable(number: int, unit: str = "") -> str:
-    """Three digits and a size.
-
-    >>> readable(940), readable(153_800), readable(999_999), readable(7_833_800, "B")
-    ('940', '154 k', '1 M', '7.83 MB')
-    """
-    value, sizes = float(number), ["", "k", "M", "G", "T"]
-    while value >= 999.5 and len(sizes) > 1:
-        value, sizes = value / 1000, sizes[1:]
-    return f"{value:.3g} {sizes[0]}{unit}".strip()
+def speed(row: Row) -> Cell:
+    """Images per second while learning, with a star where other runs were running beside it."""
+    value = row.images_per_second
+    if value is None:
+        return Cell("-")
+    return Cell(f"{value:,.{0 if value >= 10 else 1}f}{BESIDE if row.side_by_side else ''}", value)
 
 
-_STORED = ("trained_now", "parameters_stored", "statistics_stored")
+def _table(titles: Sequence[str], cells: Sequence[Sequence[Cell]]) -> Table:
+    return Table(titles, cells, "l" + "r" * (len(titles) - 2) + "l")
 
 
 def _titles(rows: Sequence[Row], gap: str) -> list[str]:
     measures = ["FAA", "CAA", "forgetting"] + ["A_AUC"] * any(row.a_auc for row in rows)
-    amounts = [f"{kind}{gap}stored" for kind in ("parameters", "statistics")]
-    kept = [f"{kind}{gap}kept" for kind in ("samples", "bytes")]
-    return ["method", *measures, f"images/s{gap}learning", f"trained{gap}now", *amounts, *kept, "told"]
+    stored = [f"{kind}{gap}stored" for kind in ("parameters", "statistics", "samples", "bytes")]
+    return ["method", *measures, f"images/s{gap}learning", f"trained{gap}now", *stored, "given"]
 
 
-def _measures(row: Row, rows: Sequence[Row]) -> list[Spread | None]:
-    return [row.faa, row.caa, row.forgetting] + [row.a_auc] * any(one.a_auc for one in rows)
+def _cells(row: Row, rows: Sequence[Row], gap: str, size: str, comma: str) -> list[Cell]:
+    measures = [row.faa, row.caa, row.forgetting] + [row.a_auc] * any(one.a_auc for one in rows)
+    kinds = ("trained_now", "parameters_stored", "statistics_stored", "samples_stored")
+    given = ["boundaries"] * row.told_boundaries + ["classes"] * row.told_classes
+    return [
+        *(spread(measure, gap) for measure in measures),
+        speed(row),
+        *(text(_amount(row.footprint[kind], size, "none" if kind == "samples_stored" else "0")) for kind in kinds),
+        text(readable(row.bytes_kept, "B")),
+        text(comma.join(given) or "nothing"),
+    ]
 
 
 def _missing_seeds(row: Row, rows: Sequence[Row]) -> str:
-    """Which seeds a row stands on, where others stand on more."""
+    """The seeds of a row where others have more."""
     everything = {seed for one in rows for seed in one.seeds}
     if everything == set(row.seeds):
         return ""
     return f"({'seeds' if len(row.seeds) > 1 else 'seed'} {', '.join(map(str, row.seeds))} only)"
 
 
-def _spread(spread: Spread | None, gap: str) -> str:
-    if spread is None:
-        return "-"
-    return f"{spread.mean:.2f}" if spread.deviation is None else f"{spread.mean:.2f}{gap}{spread.deviation:.2f}"
-
-
-def _speed(row: Row) -> str:
-    if row.images_per_second is None:
-        return "-"
-    digits = 0 if row.images_per_second >= 10 else 1
-    return f"{row.images_per_second:,.{digits}f}{_BESIDE if row.side_by_side else ''}"
-
-
-def _amount(amount: Mapping[str, int], size: str) -> str:
+def _amount(amount: Mapping[str, int], size: str, none: str) -> str:
     if not amount["count"] and not amount["bytes"]:
-        return "0"
+        return none
     return readable(amount["count"]) + size.format(readable(amount["bytes"], "B"))
-
-
-def _samples(amount: Mapping[str, int], size: str) -> str:
-    return "none" if not amount["count"] and not amount["bytes"] else _amount(amount, size)
-
-
-def _told(row: Row, gap: str) -> str:
-    said = ["boundaries"] * row.told_boundaries + ["classes"] * row.told_classes
-    return gap.join(said) or "nothing"

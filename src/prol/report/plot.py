@@ -1,52 +1,196 @@
-"""A run as one picture: how accuracy went, and which task was known when."""
+"""A plot with its description, its files, and what all plots share: matplotlib, colours and a style."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from prol.report.figures import BLUE, COLOUR_MAP, ORANGE, check_figure_file, require_matplotlib
+from prol.report.comparison import Spread
 
-_MOST_NUMBERED_TASKS = 20
+# Blue, orange and a colour map that people with any kind of colour vision can tell apart.
+BLUE, ORANGE, COLOUR_MAP = "#0072B2", "#E69F00", "cividis"
+INK, QUIET, LINE = "#1C2027", "#5B626E", "#D5D7DB"
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is lost on white.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", INK)
+MARKERS = "osD^vP*X"
+LINES = ("-", "--", ":", "-.")
+
+WIDTH = 4.5
+"""Inches, few enough for the text in a plot to be read where it fills a phone."""
+MOST_NUMBERED_TASKS = 20
+
+# No date, version or random name, so that the same results give the same file.
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+_STYLE = {
+    "text.parse_math": False,  # a method, a class or a file may be called anything: no name is read as a formula
+    "svg.fonttype": "none",
+    "svg.hashsalt": "prol",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.edgecolor": LINE,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "lines.markersize": 4,
+}
 
 
-def plot_run(config: Mapping[str, Any], result: Mapping[str, Any], file: Path) -> None:
-    """Writes the accuracy history and the accuracy matrix of a finished run as PNG or SVG."""
+@dataclass(frozen=True)
+class Plot:
+    """Something to draw. `name` is that of its files, `alt` describes it to readers who cannot see it."""
+
+    name: str
+    title: str
+    alt: str
+    draw: Callable[[Any], None]
+    height: float
+    width: float = WIDTH
+
+    def bytes(self, kind: str, titled: bool = True) -> bytes:
+        """The plot as "png" or "svg"; without a title it has no background either, for a page brings its own."""
+        figure_type = require_matplotlib()
+        from matplotlib import rc_context
+
+        content = io.BytesIO()
+        with rc_context(_STYLE), warnings.catch_warnings():
+            # Names in scripts that the built-in font lacks: a page shows them in its own.
+            warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+            figure = figure_type(figsize=(self.width, self.height), layout="constrained")
+            if titled:
+                figure.suptitle(self.title, fontsize=10, wrap=True)
+            self.draw(figure)
+            paper = "white" if titled else "none"
+            figure.savefig(content, format=kind, dpi=200, facecolor=paper, metadata=_METADATA[kind])
+        return content.getvalue()
+
+    def write(self, file: Path) -> None:
+        """Draws to a file that ends in .png or .svg."""
+        check_figure_file(file)
+        file.write_bytes(self.bytes(file.suffix.lower().removeprefix(".")))
+
+
+def check_figure_file(file: Path) -> None:
+    """Refuses a file that no plot can be written to, before anything is drawn."""
+    if file.suffix.lower() not in (".png", ".svg"):
+        raise ValueError(f"cannot plot to {file}: its name must end in .png or .svg")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"cannot plot to {file}: the folder {file.parent} does not exist")
+
+
+def require_matplotlib() -> Any:
+    """The class of figures, which needs no screen."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("plots need matplotlib: install it with pip install matplotlib") from None
+    return Figure
+
+
+@contextmanager
+def figure_file(file: Path, size: tuple[float, float], title: str, fontsize: float = 11) -> Iterator[Any]:
+    """A figure to draw on, written to a PNG or SVG file afterwards."""
     check_figure_file(file)
-    figure_kind = require_matplotlib()
-    figure = figure_kind(figsize=(11, 4.2), layout="constrained")
-    history, matrix = figure.subplots(1, 2)
-    _draw_history(history, result["metrics"])
-    _draw_matrix(figure, matrix, result["accuracy_matrix"])
-    figure.suptitle(f"{config['method']} on {config['dataset']['name']}, seed {config['seed']}")
+    figure = require_matplotlib()(figsize=size, layout="constrained")
+    yield figure
+    figure.suptitle(title, parse_math=False, fontsize=fontsize, wrap=True)
     figure.savefig(file, dpi=150)
 
 
-def _draw_history(axes: Any, metrics: Mapping[str, Any]) -> None:
-    tasks = range(1, len(metrics["average_accuracy"]) + 1)
-    axes.plot(tasks, metrics["average_accuracy"], color=BLUE, marker="o", label="all test images so far")
-    axes.plot(
-        tasks, metrics["average_accuracy_task_mean"], color=ORANGE, marker="s", linestyle="--", label="mean over tasks"
-    )
-    axes.set(xlabel="after task", ylabel="accuracy, %", ylim=(0, 101), title=f"FAA {metrics['faa']:.2f} %")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower left")
+def save_reproducibly(figure: Any, file: Path) -> None:
+    """Writes a figure so that the same one gives the same file."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "prol"}):
+        figure.savefig(file, dpi=150, metadata=_METADATA[file.suffix[1:]])
 
 
-def _draw_matrix(figure: Any, axes: Any, accuracy: list[list[float]]) -> None:
-    values = np.asarray(accuracy, dtype=np.float64)
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, line and marker of one among many lines."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
+
+
+def draw_band(
+    axes: Any, x: Sequence[float], values: Sequence[Spread], low: float = 0, high: float = 100, **style: Any
+) -> None:
+    """One sample deviation up and down, within bounds."""
+    widths = [value.deviation or 0.0 for value in values]
+    if any(widths):
+        lower = [max(value.mean - width, low) for value, width in zip(values, widths, strict=True)]
+        upper = [min(value.mean + width, high) for value, width in zip(values, widths, strict=True)]
+        axes.fill_between(x, lower, upper, linewidth=0, **style)
+
+
+def draw_matrix(figure: Any, axes: Any, values: NDArray[np.float64], colour_bar: bool = False) -> None:
+    """An accuracy matrix: the test images of each task (down) after each task (across)."""
     row, column = np.indices(values.shape)
-    image = axes.imshow(np.ma.masked_where(row > column, values), cmap=COLOUR_MAP, vmin=0, vmax=100)
-    axes.set(xlabel="after task", ylabel="test images of task", title="accuracy matrix, %")
-    ticks = np.unique(np.linspace(0, len(values) - 1, min(len(values), 10)).astype(int))
-    axes.set_xticks(ticks, ticks + 1)
-    axes.set_yticks(ticks, ticks + 1)
-    if len(values) <= _MOST_NUMBERED_TASKS:
-        for task, after in zip(*np.nonzero(row <= column), strict=True):
-            colour = "black" if values[task, after] > 50 else "white"
-            axes.text(after, task, f"{values[task, after]:.0f}", ha="center", va="center", color=colour, fontsize=8)
-    figure.colorbar(image, ax=axes)
+    # Cells as shapes, not as an image: they stay sharp at any size.
+    edges = np.arange(len(values) + 1) + 0.5
+    masked = np.ma.masked_where(row > column, values)
+    mesh = axes.pcolormesh(edges, edges, masked, cmap=COLOUR_MAP, vmin=0, vmax=100, linewidth=0)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set(xlabel="after task", ylabel="test images of task", aspect="equal")
+    ticks = np.unique(np.linspace(1, len(values), min(len(values), 10)).astype(int))
+    axes.set_xticks(ticks, ticks)
+    axes.set_yticks(ticks, ticks)
+    numbered = len(values) <= MOST_NUMBERED_TASKS
+    for task, after in zip(*np.nonzero(row <= column), strict=True) if numbered else ():
+        value = values[task, after]
+        axes.text(
+            after + 1,
+            task + 1,
+            f"{value:.0f}",
+            ha="center",
+            va="center",
+            color="#000000" if value > 50 else "#ffffff",
+            fontsize=8 if len(values) <= 10 else 5.5,
+            in_layout=False,
+        )
+    if colour_bar or not numbered:
+        figure.colorbar(mesh, ax=axes, label="accuracy, %")
+
+
+def short(name: str, longest: int = 28) -> str:
+    """A name of at most so many characters: a longer one would leave no space for the plot.
+
+    >>> short("prol_plus"), short("prol_plus:budget_mb=2000", 12)
+    ('prol_plus', 'prol_plus:b…')
+    """
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
+def whole_numbers(axis: Any, most: int = 10) -> None:
+    """Ticks at whole numbers, at most so many."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=most))
+
+
+def format_ticks(axis: Any, text: Callable[[float], str]) -> None:
+    """Writes ticks by a function of one value."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))

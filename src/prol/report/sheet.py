@@ -1,4 +1,7 @@
-"""Our numbers beside printed ones: what a reproduction's `table.json` holds."""
+"""Our numbers beside printed ones: the content of a reproduction's `table.json`, as Markdown and as CSV.
+
+The Markdown's columns are aligned, so that it also reads well on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prol.report.comparison import Spread
+from prol.report.table import NOT_KNOWN, Table, csv_text
+
+_MOST_SIDE_BY_SIDE = 4
+"""Columns up to which ours, the paper's and the difference are beside each other; else one below the other."""
+_SLIP = "†"
 
 Figure = Literal["lines", "bars", "fit"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One cell: ours over seeds, the printed number, and what is wrong with that one, where something is known."""
+    """One cell: ours over seeds, the printed number, and the known error of that number, if any."""
 
     ours: Spread | None = None
     paper: float | None = None
@@ -22,6 +30,12 @@ class Pair:
     @property
     def difference(self) -> float | None:
         return None if self.ours is None or self.paper is None else self.ours.mean - self.paper
+
+    def texts(self, digits: int) -> list[str]:
+        """Ours, the paper's and the difference."""
+        paper = NOT_KNOWN if self.paper is None else f"{self.paper:.{digits}f}{_SLIP if self.slip else ''}"
+        difference = NOT_KNOWN if self.difference is None else f"{self.difference:+.{digits}f}"
+        return [NOT_KNOWN if self.ours is None else self.ours.text(digits), paper, difference]
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class SheetRow:
-    """One row: a pair a column, the seeds behind it, and a remark such as "not run: why"."""
+    """One row: a pair per column, the seeds behind it, and a remark such as "not run: why"."""
 
     name: str
     pairs: tuple[Pair, ...]
@@ -67,11 +81,11 @@ class SheetTable:
 
     Args:
         name: of its figure's file.
-        label: of the paper's table that stands beside it; empty where there is none.
+        label: of the paper's table beside it; empty where there is none.
         columns: their titles.
         x: the columns as numbers, for a figure of lines; empty otherwise.
-        digits: behind the point, in all columns or in each.
-        fit: what the slope and the intercept of the rows' fits are in words.
+        digits: after the decimal point, in all columns or in each.
+        fit: the unit of the slope of the rows' fits; empty without fits.
     """
 
     name: str
@@ -88,15 +102,118 @@ class SheetTable:
     fit: str = ""
     notes: tuple[str, ...] = ()
 
-    def columns_digits(self) -> tuple[int, ...]:
-        return self.digits if isinstance(self.digits, tuple) else (self.digits,) * len(self.columns)
+    @property
+    def has_paper(self) -> bool:
+        return any(pair.paper is not None for row in self.rows for pair in row.pairs)
+
+    def texts(self, row: SheetRow) -> list[list[str]]:
+        """Ours, the paper's and the difference, for each column."""
+        digits = self.digits if isinstance(self.digits, tuple) else (self.digits,) * len(self.columns)
+        return [pair.texts(places) for pair, places in zip(row.pairs, digits, strict=True)]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Everything an item comes to; `settings` are triples of what, here, and in the paper."""
+    """All tables of an item; `settings` are triples of what, here, and in the paper."""
 
     item: str
     about: str
     settings: tuple[tuple[str, str, str], ...]
     tables: tuple[SheetTable, ...]
+
+
+def sheet_markdown(sheet: Sheet, figures: Sequence[str] = ()) -> str:
+    """The item as a page: what differs from the paper, then its tables, then its figures by their file names."""
+    lines = [f"# {sheet.item}: {sheet.about}", "", *_settings(sheet)]
+    for table in sheet.tables:
+        lines += ["", f"## {table.title}", ""]
+        if table.label:
+            lines += [f"The paper's numbers: `{table.label}`.", ""]
+        lines += _aligned(_stacked(table) if len(table.columns) > _MOST_SIDE_BY_SIDE else _side_by_side(table))
+        notes = [*_slips(table), *table.notes]
+        lines += ["", *(f"- {note}" for note in notes)] if notes else []
+    if figures:
+        lines += ["", *(f"![{name}]({name})" for name in figures)]
+    return "\n".join(lines) + "\n"
+
+
+def sheet_csv(sheet: Sheet) -> str:
+    """One line per cell."""
+    titles = ["table", "label", "row", "column", "mean", "deviation", "values", "paper", "difference", "slip", "remark"]
+    rows = [
+        [
+            *(table.name, table.label, row.name, column),
+            *((pair.ours.mean, pair.ours.deviation, " ".join(map(str, pair.ours.values))) if pair.ours else ("",) * 3),
+            *(pair.paper, pair.difference, pair.slip, row.remark),
+        ]
+        for table in sheet.tables
+        for row in table.rows
+        for column, pair in zip(table.columns, row.pairs, strict=True)
+    ]
+    return csv_text([titles, *rows])
+
+
+def _settings(sheet: Sheet) -> list[str]:
+    if not sheet.settings:
+        return ["Nothing was run."]
+    rows = [[what, here, paper] for what, here, paper in sheet.settings]
+    table = _aligned([["", "here", "the paper"], *rows], texts=True)
+    return ["What differs from the paper:", "", *table]
+
+
+def _side_by_side(table: SheetTable) -> list[list[str]]:
+    beside = ["paper", "difference"] if table.has_paper else []
+    head = [table.row_title, *(title for column in table.columns for title in (column, *beside))]
+    shown = 1 + len(beside)
+    rows = [
+        [row.name, *(text for texts in table.texts(row) for text in texts[:shown]), *_ending(table, row)]
+        for row in table.rows
+    ]
+    return [[*head, *_ending_titles(table)], *rows]
+
+
+def _stacked(table: SheetTable) -> list[list[str]]:
+    kinds = ["ours", "paper", "difference"] if table.has_paper else ["ours"]
+    lines = [[table.row_title, "", *table.columns, *_ending_titles(table)]]
+    for row in table.rows:
+        texts = table.texts(row)
+        for number, kind in enumerate(kinds):
+            if kind != "ours" and all(text[number] == NOT_KNOWN for text in texts):
+                continue
+            ending = _ending(table, row) if number == 0 else [""] * len(_ending_titles(table))
+            lines.append([row.name if number == 0 else "", kind, *(text[number] for text in texts), *ending])
+    return lines
+
+
+def _ending_titles(table: SheetTable) -> list[str]:
+    fits = [table.fit, "at 0", "R²"] if table.fit else []
+    return fits + (["remark"] if any(row.remark for row in table.rows) else [])
+
+
+def _ending(table: SheetTable, row: SheetRow) -> list[str]:
+    fits: list[str] = []
+    if table.fit:
+        fit = row.fit
+        fits = [NOT_KNOWN] * 3 if fit is None else [f"{fit.slope:.3g}", f"{fit.intercept:.3g}", f"{fit.r_squared:.4f}"]
+    return fits + ([row.remark] if any(one.remark for one in table.rows) else [])
+
+
+def _slips(table: SheetTable) -> list[str]:
+    return [
+        f"{_SLIP} {row.name}, {column}: a slip of the paper; {pair.slip}."
+        for row in table.rows
+        for column, pair in zip(table.columns, row.pairs, strict=True)
+        if pair.slip
+    ]
+
+
+def _aligned(cells: list[list[str]], texts: bool = False) -> list[str]:
+    """Lines of Markdown from cells, titles first; columns with numbers are aligned right unless all are texts."""
+    head, *rows = cells
+    columns = range(len(head))
+    kinds = ["l" if texts or not any(_numeric(row[column]) for row in rows) else "r" for column in columns]
+    return Table.of(head, rows, "".join(kinds)).markdown(aligned=True)
+
+
+def _numeric(text: str) -> bool:
+    return text[:1].isdigit() or (text[:1] in "+-" and text[1:2].isdigit())

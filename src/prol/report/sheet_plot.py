@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from prol.report.figures import BLUE, COLOURS, LINES, MARKERS, ORANGE, require_matplotlib, save_alike
+from prol.report.comparison import Spread
+from prol.report.plot import BLUE, ORANGE, draw_band, line_style, require_matplotlib, save_reproducibly, whole_numbers
 from prol.report.sheet import Pair, Sheet, SheetRow, SheetTable
 
 KINDS = ("png", "svg")
@@ -20,14 +22,14 @@ def plot_sheet(sheet: Sheet, folder: Path) -> list[str]:
             continue
         figure = _DRAWN[table.figure](table)
         for kind in KINDS:
-            save_alike(figure, folder / f"{table.name}.{kind}", dpi=150)
+            save_reproducibly(figure, folder / f"{table.name}.{kind}")
         drawn.append(f"{table.name}.png")
     return drawn
 
 
 def _lines(table: SheetTable) -> Any:
     """Ours left and the paper's right, over the same axes; the paper's is left out where it has nothing."""
-    panels = ["ours", "paper"] if any(pair.paper is not None for row in table.rows for pair in row.pairs) else ["ours"]
+    panels = ["ours", "paper"] if table.has_paper else ["ours"]
     figure = require_matplotlib()(
         figsize=(5 * len(panels) + 2.5, max(4.2, 0.25 * len(table.rows) + 1)), layout="constrained"
     )
@@ -36,9 +38,9 @@ def _lines(table: SheetTable) -> Any:
         numbered = dict(enumerate(table.rows))
         rows = numbered if panel == "ours" else _each_once(numbered)
         for number, row in rows.items():
-            _line(axes, table, row, panel, _style(number), label=row.name if panel == "ours" else None)
+            _line(axes, table, row, panel, line_style(number), label=row.name if panel == "ours" else None)
         axes.set(xlabel=table.x_title, title="here" if panel == "ours" else "as printed in the paper")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
         axes.grid(alpha=0.3)
     all_axes[0].set_ylabel(table.y_title)
     figure.suptitle(table.title, parse_math=False, fontsize=11)
@@ -47,7 +49,7 @@ def _lines(table: SheetTable) -> Any:
 
 
 def _each_once(rows: dict[int, SheetRow]) -> dict[int, SheetRow]:
-    """Rows by number, without those that stand beside the same printed numbers as an earlier one."""
+    """Rows by number, without those that have the same printed numbers as an earlier one."""
     printed: dict[tuple[float | None, ...], int] = {}
     for number, row in rows.items():
         printed.setdefault(tuple(pair.paper for pair in row.pairs), number)
@@ -55,35 +57,29 @@ def _each_once(rows: dict[int, SheetRow]) -> dict[int, SheetRow]:
 
 
 def _line(axes: Any, table: SheetTable, row: SheetRow, panel: str, style: dict[str, Any], label: str | None) -> None:
-    points = [(x, _value(pair, panel), pair) for x, pair in zip(table.x, row.pairs, strict=False)]
-    known = [(x, value, pair) for x, value, pair in points if value is not None]
-    if not known and panel == "paper":
-        return
-    axes.plot([x for x, _, _ in known], [value for _, value, _ in known], label=label, markersize=4, **style)
-    deviations = [pair.ours.deviation or 0.0 if pair.ours else 0.0 for _, _, pair in known]
-    if panel == "ours" and any(deviations):
-        low = [value - deviation for (_, value, _), deviation in zip(known, deviations, strict=True)]
-        high = [value + deviation for (_, value, _), deviation in zip(known, deviations, strict=True)]
-        axes.fill_between([x for x, _, _ in known], low, high, color=style["color"], alpha=0.15, linewidth=0)
+    known = [(x, value) for x, pair in zip(table.x, row.pairs, strict=False) if (value := _value(pair, panel))]
+    if known or panel == "ours":
+        x, values = [place for place, _ in known], [value for _, value in known]
+        axes.plot(x, [value.mean for value in values], label=label, markersize=4, **style)
+        draw_band(axes, x, values, -inf, inf, color=style["color"], alpha=0.15)
 
 
 def _bars(table: SheetTable) -> Any:
-    """The first column's numbers, ours and the paper's, one pair of bars a row."""
+    """The first column's numbers, ours and the paper's, one pair of bars per row."""
     figure = require_matplotlib()(figsize=(8, max(3.0, 0.42 * len(table.rows) + 1.2)), layout="constrained")
     axes = figure.subplots()
-    places = list(range(len(table.rows)))
+    places = range(len(table.rows))
     for panel, colour, shift, label in (("ours", BLUE, -0.2, "here"), ("paper", ORANGE, 0.2, "paper")):
-        known = [(place, row.pairs[0]) for place, row in zip(places, table.rows, strict=True)]
-        shown = [(place, pair, _value(pair, panel)) for place, pair in known]
-        shown = [one for one in shown if one[2] is not None]
-        errors = [pair.ours.deviation or 0.0 if pair.ours and panel == "ours" else 0.0 for _, pair, _ in shown]
+        values = [_value(row.pairs[0], panel) for row in table.rows]
+        known = [(place + shift, value) for place, value in zip(places, values, strict=True) if value]
+        errors = [value.deviation or 0.0 for _, value in known]
         axes.barh(
-            [place + shift for place, _, _ in shown],
-            [value for _, _, value in shown],
+            [place for place, _ in known],
+            [value.mean for _, value in known],
             height=0.38,
             color=colour,
             xerr=errors if any(errors) else None,
-            label=label if shown else None,
+            label=label if known else None,
         )
     axes.set_yticks(places, [row.name for row in table.rows])
     axes.invert_yaxis()
@@ -99,7 +95,7 @@ def _fit(table: SheetTable) -> Any:
     figure = require_matplotlib()(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
     for number, row in enumerate(table.rows):
-        style, fit = _style(number), row.fit
+        style, fit = line_style(number), row.fit
         points = [
             (x, value) for x, pair in zip(table.x, row.pairs, strict=True) if pair.ours for value in pair.ours.values
         ]
@@ -115,16 +111,9 @@ def _fit(table: SheetTable) -> Any:
     return figure
 
 
-def _value(pair: Pair, panel: str) -> float | None:
-    return pair.paper if panel == "paper" else None if pair.ours is None else pair.ours.mean
-
-
-def _style(number: int) -> dict[str, Any]:
-    return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": LINES[number // len(COLOURS) % len(LINES)],
-        "marker": MARKERS[number % len(MARKERS)],
-    }
+def _value(pair: Pair, panel: str) -> Spread | None:
+    """Ours, or the printed number as if of a single seed."""
+    return pair.ours if panel == "ours" else None if pair.paper is None else Spread.of([pair.paper])
 
 
 _DRAWN: dict[str, Callable[[SheetTable], Any]] = {"lines": _lines, "bars": _bars, "fit": _fit}

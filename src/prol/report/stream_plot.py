@@ -1,4 +1,4 @@
-"""A stream as one picture: which classes come when."""
+"""A stream as one plot: which classes come when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.report.figures import COLOUR_MAP, check_figure_file, require_matplotlib
+from prol.report.plot import COLOUR_MAP, check_figure_file, require_matplotlib
 
 _MOST_NAMED_CLASSES = 40
 _DOTS_AN_INCH = 120
@@ -34,7 +34,7 @@ def plot_stream(
     class_names
         One for each row, written where there is room; elsewhere rows are counted.
     title
-        What the picture shows.
+        What the plot shows.
     file
         Ends in .png or .svg.
     """
@@ -55,7 +55,7 @@ def plot_stream(
 
 
 def height_of(classes: int) -> float:
-    """Inches: room for a line of text a class where classes are named, for a row of dots up to a thousand of them."""
+    """Inches: one line of text per class where classes are named, one row of dots for up to a thousand of them."""
     return max(3.2, 0.2 * classes) if classes <= _MOST_NAMED_CLASSES else min(4 + classes / 160, 10)
 
 

@@ -1,4 +1,4 @@
-"""A sweep from the contents of its runs: settings over seeds, and the best of them."""
+"""A sweep from the contents of its runs: settings over seeds, the best of them, and its tables."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from rich.table import Table as RichTable
+
 from prol.report.comparison import Spread
+from prol.report.table import Table, csv_text
 
 State = Literal["finished", "unfinished", "not begun", "failed"]
 MEASURES = ("faa", "caa", "forgetting", "images_per_second")
+ON_TEST = (
+    "Chosen on the test images: such a choice makes its own numbers look better than they are. "
+    "`--development` chooses on a split of the training images."
+)
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run: `options` is what was tried with its method, `condition` the stream it was tried on.
+    """One run: `options` are those tried with its method, `condition` the stream they were tried on.
 
-    Measures are None until it is finished; `problem` is what kept it from that.
+    Measures are None until it is finished; `problem` is the reason why it is not.
     """
 
     folder: str
@@ -36,7 +43,7 @@ class SweepRun:
 
 @dataclass(frozen=True)
 class Setting:
-    """What was tried once with each seed; `asked` is how many seeds there are to be."""
+    """Options on a stream over seeds; `asked` is the number of seeds requested."""
 
     dataset: str
     condition: Mapping[str, Any]
@@ -50,7 +57,7 @@ class Setting:
 
 
 def settings_of(runs: Iterable[SweepRun]) -> list[Setting]:
-    """One a setting that has finished runs, in the order of the sweep."""
+    """One for each setting that has finished runs, in the order of the sweep."""
     groups: dict[str, list[SweepRun]] = {}
     for run in runs:
         groups.setdefault(_key(run.dataset, run.condition, run.method, run.options), []).append(run)
@@ -81,7 +88,7 @@ def best_of(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def sweep_content(runs: Sequence[SweepRun], development: bool) -> dict[str, Any]:
-    """What `sweep.json` holds."""
+    """The content of `sweep.json`."""
     settings = settings_of(runs)
     return {
         "runs_asked": len(runs),
@@ -92,6 +99,82 @@ def sweep_content(runs: Sequence[SweepRun], development: bool) -> dict[str, Any]
         "settings": [asdict(one) for one in settings],
         "runs": [asdict(run) for run in runs],
     }
+
+
+def best_table(runs: Sequence[SweepRun]) -> RichTable:
+    """The best setting of each method on each data set."""
+    settings = settings_of(runs)
+    titles = ("data set", "under", "method", "best", "FAA", "CAA", "forgetting", "seeds", "tried")
+    rows = [[*_texts(one, " "), str(_tried(one, settings))] for one in best_of(settings)]
+    return Table.of(titles, rows, "llllrrrrr").rich(dense=True)
+
+
+def sweep_markdown(runs: Sequence[SweepRun], development: bool, commands: Sequence[str]) -> str:
+    """A page: the best settings, all settings, unfinished runs, and the commands to run next."""
+    settings, names = settings_of(runs), list(dict.fromkeys(run.dataset for run in runs))
+    finished = sum(run.state == "finished" for run in runs)
+    choice = "Chosen on the development split; the test images are untouched." if development else ON_TEST
+    lines = [
+        f"# Sweep on {', '.join(names)}",
+        "",
+        f"{finished} of {len(runs)} runs finished. Accuracies and forgetting in %, as mean ± sample deviation over "
+        f"seeds. Best is the highest mean FAA. {choice}",
+        "",
+        "## Best settings",
+        "",
+        *_markdown(best_of(settings)),
+        "",
+        "## All settings",
+        "",
+        *_markdown(settings),
+    ]
+    if commands:
+        lines += ["", "## Measuring them on the test images", "", *(f"    {command}" for command in commands)]
+    lost = [run for run in runs if run.state != "finished"]
+    if lost:
+        lines += ["", "## Not finished", "", *(f"- {run.folder}: {run.problem or run.state}" for run in lost)]
+    return "\n".join(lines) + "\n"
+
+
+def sweep_csv(runs: Sequence[SweepRun]) -> str:
+    """One row per run, with a column for each option and condition of any of them."""
+    options = list(dict.fromkeys(name for run in runs for name in run.options))
+    conditions = list(dict.fromkeys(name for run in runs for name in run.condition))
+    first = ["folder", "dataset", "method", "seed", "state"]
+    rows = [
+        [
+            *(getattr(run, name) for name in first),
+            *(run.condition.get(name) for name in conditions),
+            *(run.options.get(name) for name in options),
+            *(getattr(run, name) for name in MEASURES),
+            run.problem,
+        ]
+        for run in runs
+    ]
+    return csv_text([[*first, *conditions, *(f"option.{name}" for name in options), *MEASURES, "problem"], *rows])
+
+
+def _markdown(settings: Sequence[Setting]) -> list[str]:
+    titles = ("data set", "under", "method", "options", "FAA", "CAA", "forgetting", "seeds")
+    return Table.of(titles, [_texts(one, ", ") for one in settings], "llllrrrr").markdown()
+
+
+def _texts(one: Setting, gap: str) -> list[str]:
+    condition, options = (
+        gap.join(f"{name}={value}" for name, value in sorted(pairs.items())) for pairs in (one.condition, one.options)
+    )
+    seeds = ", ".join(map(str, one.seeds))
+    seeds = seeds if len(one.seeds) == one.asked else f"{seeds} of {one.asked}"
+    return [
+        *(one.dataset, condition, one.method, options),
+        *(measure.text() for measure in (one.faa, one.caa, one.forgetting)),
+        seeds,
+    ]
+
+
+def _tried(one: Setting, settings: Sequence[Setting]) -> int:
+    mine = (one.dataset, one.condition, one.method)
+    return sum((other.dataset, other.condition, other.method) == mine for other in settings)
 
 
 def _rank(setting: Setting) -> tuple[int, float, float]:

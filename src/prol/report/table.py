@@ -1,153 +1,218 @@
-"""A run's result as tables, from the contents of its files alone."""
+"""A table and its forms: text for a terminal, HTML, Markdown, CSV with every digit, LaTeX for a paper."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE
-from rich.console import Group, RenderableType
-from rich.table import Table
+from markupsafe import Markup
 
-Content = Mapping[str, Any]
+from prol.report.comparison import Spread
 
-_METRICS = {
-    "faa": ("FAA", "accuracy at the end, over all test images"),
-    "caa": ("CAA", "mean of the accuracies after each task"),
-    "forgetting": ("forgetting", "mean loss of old tasks from their best, last task included"),
-    "bwt": ("BWT", "mean change of old tasks since they were learnt"),
-    "faa_task_mean": ("FAA, task mean", "each task counting alike"),
-    "caa_task_mean": ("CAA, task mean", "each task counting alike"),
-    "forgetting_paper": ("forgetting, paper", "best taken before the last task; negative when old tasks gain"),
-}
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
-_ANYTIME = {
-    "a_auc": ("A_AUC", "mean accuracy at equally spaced points of the stream, on the classes that had come"),
-    "prequential": ("prequential", "training images predicted rightly before they were learnt"),
-    "learning_curve_area": ("learning-curve area", "mean accuracy on a task over its first chunks"),
-    "calibration_error": ("calibration error", "gap between confidence and accuracy at the end, 15 bins"),
-}
+NOT_KNOWN = "-"
 
-_AMOUNTS = {
-    "trained_now": "trained",
-    "parameters_stored": "parameters stored",
-    "statistics_stored": "statistics stored",
-    "samples_stored": "samples stored",
-}
+Value = str | float | int | bool | None
 
 
-def result_tables(config: Content, result: Content, timing: Content | None = None) -> RenderableType:
-    """Everything a finished run has to say."""
-    parts: list[RenderableType] = [
-        headline(config),
-        history_table(result),
-        metrics_table(result),
-        footprint_table({"during the last task:": result["footprint"]}),
-        told_line(result["told"]),
-    ]
-    parts += [f"Note on the data: {note}" for note in config["dataset"].get("notes", [])]
-    if result["clock"] is not None:
-        parts.append(clock_line(result["clock"]))
-    skipped = result["skipped"]
-    if skipped["train"] or skipped["test"]:
-        parts.append(f"Unreadable images skipped: {skipped['train']} in training, {skipped['test']} in test.")
-    if timing is not None:
-        parts.append(speed_line(timing))
-    return Group(*parts)
+@dataclass(frozen=True)
+class Cell:
+    """A text to read and the value behind it; a measure over seeds also has a deviation."""
+
+    text: str
+    value: Value = None
+    deviation: float | None = None
+
+    @property
+    def sort_key(self) -> str | None:
+        """The number by which a page sorts the cell, None for a text."""
+        counted = isinstance(self.value, int | float) and not isinstance(self.value, bool)
+        return repr(self.value) if counted else None
 
 
-def headline(config: Content) -> str:
-    """What was run, in one line."""
-    protocol, versions = config["protocol"], config["versions"]
-    return (
-        f"{config['method']} on {config['dataset']['name']}: {protocol['tasks']} tasks ({protocol['name']}), "
-        f"chunks of {protocol['chunk']}, seed {config['seed']}, backbone {config['backbone']['name']} "
-        f"{config['backbone']['sha256'][:12]}, {config['device']} {config['precision']}, prol {versions['prol']}"
-    )
+def text(value: object) -> Cell:
+    return Cell(str(value), str(value))
 
 
-def history_table(result: Content) -> Table:
-    """One row a task: what was known after it, and what is left of it at the end."""
-    table = Table(box=SIMPLE, title="After each task, in %", title_justify="left")
-    for name in ("task", "classes", "test images", "all so far", "task mean", "forgetting", "this task at the end"):
-        table.add_column(name, justify="right")
-    metrics = result["metrics"]
-    for task, row in enumerate(result["accuracy_matrix"]):
-        table.add_row(
-            str(task + 1),
-            str(len(result["task_classes"][task])),
-            str(result["test_sizes"][task]),
-            f"{metrics['average_accuracy'][task]:.2f}",
-            f"{metrics['average_accuracy_task_mean'][task]:.2f}",
-            f"{metrics['forgetting_history'][task]:.2f}",
-            f"{row[-1]:.2f}",
+def printable(text: object) -> str:
+    """Names come from untrusted files: none may turn the direction of text or break the file of a plot."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(text))
+
+
+def number(value: float | None, digits: int = 2) -> Cell:
+    return Cell(NOT_KNOWN) if value is None else Cell(f"{value:,.{digits}f}", value)
+
+
+def spread(measure: Spread | None, gap: str = " ± ") -> Cell:
+    return Cell(NOT_KNOWN) if measure is None else Cell(measure.text(gap=gap), measure.mean, measure.deviation)
+
+
+def size(amount: int, unit: str = "B", none: str = "0") -> Cell:
+    return Cell(readable(amount, unit) if amount else none, amount)
+
+
+def yes(value: bool | None) -> Cell:
+    return Cell(NOT_KNOWN) if value is None else Cell("yes" if value else "no", value)
+
+
+def readable(number: int, unit: str = "") -> str:
+    """Three digits and a size.
+
+    >>> readable(940), readable(153_800), readable(999_999), readable(7_833_800, "B")
+    ('940', '154 k', '1 M', '7.83 MB')
+    """
+    value, sizes = float(number), ["", "k", "M", "G", "T"]
+    while value >= 999.5 and len(sizes) > 1:
+        value, sizes = value / 1000, sizes[1:]
+    return f"{value:.3g} {sizes[0]}{unit}".strip()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells below titles; the first cell of a row names it.
+
+    Args:
+        columns: the titles.
+        kinds: one character per column: "l" for text, "r" for numbers, "s" for measures over seeds, which have a
+            second column of deviations in CSV. Without it, text first and numbers after it.
+        caption: what the table shows.
+        name: of its files.
+        csv_columns: the titles in CSV, where other programs rely on names that readers no longer see.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    kinds: str = ""
+    caption: str = ""
+    name: str = ""
+    csv_columns: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", self.kinds or "l" + "r" * (len(self.columns) - 1))
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[str]], kinds: str = "", caption: str = "") -> Table:
+        """A table of texts alone."""
+        return cls(columns, [[text(value) for value in row] for row in rows], kinds, caption)
+
+    def texts(self) -> list[list[str]]:
+        return [[cell.text for cell in row] for row in self.rows]
+
+    def rich(self, dense: bool = False) -> RichTable:
+        """For a terminal; a dense one folds what is too wide."""
+        from rich.box import SIMPLE
+        from rich.table import Table as RichTable
+
+        table = RichTable(
+            box=SIMPLE,
+            title=self.caption or None,
+            title_justify="left",
+            show_header=any(self.columns),
+            padding=(0, 0, 0, 1) if dense else (0, 1),
         )
-    return table
+        for title, kind in zip(self.columns, self.kinds, strict=True):
+            justify: Any = "left" if kind == "l" else "right"
+            table.add_column(title, justify=justify, overflow="fold" if dense else "ellipsis")
+        for row in self.texts():
+            table.add_row(*row)
+        return table
+
+    def html(self) -> Markup:
+        """In a box that scrolls, with titles that are read out with every cell."""
+        from prol.report.html import render
+
+        return render("table.html", table=self)
+
+    def markdown(self, aligned: bool = False) -> list[str]:
+        """Lines of Markdown; aligned columns also read well on a terminal."""
+        lines = [[words.replace("|", "\\|") for words in row] for row in (self.columns, *self.texts())]
+        rule = ["---" if kind == "l" else "---:" for kind in self.kinds]
+        if aligned:
+            widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(self.columns))]
+            lines = [
+                [
+                    words.ljust(width) if kind == "l" else words.rjust(width)
+                    for words, width, kind in zip(line, widths, self.kinds, strict=True)
+                ]
+                for line in lines
+            ]
+            rule = [
+                "-" * (width + 2) if kind == "l" else "-" * (width + 1) + ":"
+                for width, kind in zip(widths, self.kinds, strict=True)
+            ]
+        head, *body = (f"| {' | '.join(line)} |" for line in lines)
+        return [head, f"|{'|'.join(rule)}|", *body]
+
+    def csv(self) -> str:
+        """Values with all their digits; the deviation of a measure has its own column."""
+        titles = [
+            name
+            for title, kind in zip(self.csv_columns or self.columns, self.kinds, strict=True)
+            for name in ([title, f"{title} deviation"] if kind == "s" else [title])
+        ]
+        rows = [
+            [
+                value
+                for cell, kind in zip(row, self.kinds, strict=True)
+                for value in ([cell.value, cell.deviation] if kind == "s" else [cell.value])
+            ]
+            for row in self.rows
+        ]
+        return csv_text([titles, *rows])
+
+    def latex(self) -> str:
+        """A `tabular` with rules of the package booktabs, for a `table` of the author's own."""
+        lines = [
+            f"% {' '.join(self.caption.split())}",
+            "% needs \\usepackage{booktabs}",
+            f"\\begin{{tabular}}{{{self.kinds.replace('s', 'r')}}}",
+            "\\toprule",
+            _latex_line(self.columns),
+            "\\midrule",
+            *map(_latex_line, self.texts()),
+            "\\bottomrule",
+            "\\end{tabular}",
+        ]
+        return "\n".join(lines) + "\n"
 
 
-def metrics_table(result: Content) -> Table:
-    """Each measure with its definition in a few words."""
-    table = Table(box=SIMPLE, title="Measures, in %", title_justify="left", show_header=False)
-    for justify in ("left", "right", "left"):
-        table.add_column(justify=justify)
-    for name, (short, meaning) in _METRICS.items():
-        table.add_row(short, f"{result['metrics'][name]:.2f}", meaning)
-    for name, (short, meaning) in _ANYTIME.items():
-        if result["anytime"][name] is not None:
-            table.add_row(short, f"{result['anytime'][name]:.2f}", meaning)
-    classes = result["class_accuracy"]
-    if classes:
-        worst, best = min(classes, key=classes.__getitem__), max(classes, key=classes.__getitem__)
-        table.add_row(
-            "classes", f"{len(classes)}", f"from {classes[worst]:.2f} ({worst}) to {classes[best]:.2f} ({best})"
-        )
-    return table
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
-def footprint_table(footprints: Mapping[str, Content]) -> Table:
-    """What a learner trains and keeps, one column pair for each named moment."""
-    table = Table(box=SIMPLE, title="Footprint, besides frozen weights of the backbone", title_justify="left")
-    table.add_column("")
-    for moment in footprints:
-        table.add_column(f"{moment} count", justify="right")
-        table.add_column("bytes", justify="right")
-    for name, meaning in _AMOUNTS.items():
-        amounts = [footprint[name] for footprint in footprints.values()]
-        table.add_row(meaning, *(f"{amount[unit]:,}" for amount in amounts for unit in ("count", "bytes")))
-    return table
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+}
 
 
-def told_line(told: Content) -> str:
-    """What the learner knew besides images and labels, as one sentence."""
-    how = told["preprocessing"]
-    words = {
-        "weights_sha256": told["weights_sha256"][:12],
-        "preprocessing": f"{how['size']} px, {how['interpolation']}, crop {how['crop_pct']:g}, "
-        f"mean {how['mean'][0]:g}, deviation {how['std'][0]:g}",
-    }
-    parts = [
-        f"{name.replace('_', ' ')}: {words.get(name, ('yes' if value else 'no') if isinstance(value, bool) else value)}"
-        for name, value in told.items()
-        if value is not None
-    ]
-    return f"Told to the learner: {', '.join(parts)}."
+def latex_escaped(text: str) -> str:
+    """Text that LaTeX prints as it is.
+
+    >>> print(latex_escaped("prol_plus:a=50% & more"))
+    prol\\_plus:a=50\\% \\& more
+    """
+    return "".join(_LATEX.get(character, character) for character in text)
 
 
-def clock_line(clock: Content) -> str:
-    """How a run kept up with data that did not wait."""
-    return (
-        f"On the clock: {clock['rate']:g} images/s arriving, {clock['keep']} chunks may wait; "
-        f"{100 * clock['missed_share']:.1f} % of the images missed ({clock['missed_chunks']} chunks); "
-        f"lag {1000 * clock['mean_lag']:.1f} ms on average, {1000 * clock['most_lag']:.1f} ms at most."
-    )
-
-
-def speed_line(timing: Content) -> str:
-    """Images a second; of testing only where each test image was computed anew."""
-    testing = "testing with reused features (--inference-time measures it)"
-    if not timing["test_features_reused"]:
-        testing = f"{timing['test_images_per_second']:.1f} images/s testing"
-    return (
-        f"Speed: {timing['train_images_per_second']:.1f} images/s learning, {testing}; "
-        f"{timing['train_seconds']:.1f} s and {timing['test_seconds']:.1f} s in all."
-    )
+def _latex_line(texts: Iterable[str]) -> str:
+    return " & ".join(map(latex_escaped, texts)) + r" \\"

@@ -1,4 +1,4 @@
-"""The audit of a folder: of the learner in it, and of all files that are kept beside."""
+"""The audit of a folder: of its learner, and of all its files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from prol.artifacts import load
-from prol.artifacts.atomic import current_folder
+from prol.files import current_folder
 from prol.runs.export import learner_of
 from prol.runs.folder import RunFolder
+from prol.runs.loading import load
 from prol.testing.audit import audit_learner
 
 _FILES = {
@@ -44,7 +44,7 @@ def audit_folder(
     few: int = 5,
     images: int = 32,
 ) -> dict[str, Any]:
-    """The audit of a saved learner or of a run, as JSON holds it."""
+    """The audit of a saved learner or of a run, as JSON."""
     place = Path(folder).resolve()
     run = RunFolder(place)
     if run.config.is_file():
@@ -54,11 +54,11 @@ def audit_folder(
         learner = load(folder, backbone, device=device)
     audit = audit_learner(learner, few, images)
     content = asdict(audit) | {"few_below": few, "keeps_no_samples": audit.keeps_no_samples()}
-    return content | {"files": kept_files(place)}
+    return content | {"files": stored_files(place)}
 
 
-def kept_files(place: Path) -> list[dict[str, Any]]:
-    """Every file under a folder: its name there, its bytes, and what it holds as far as prol wrote it."""
+def stored_files(place: Path) -> list[dict[str, Any]]:
+    """Every file under a folder: its name, its size, and its content if prol wrote it."""
     found = sorted(path for path in place.rglob("*") if path.is_file())
     named = [(path.relative_to(place).as_posix(), path.stat().st_size) for path in found]
     return [{"name": name, "bytes": size, "holds": _holds(name)} for name, size in named]

@@ -1,8 +1,9 @@
-"""What a person sees of a run: a live bar on a terminal, plain lines elsewhere, nothing from Python."""
+"""Progress of a run: a live bar on a terminal, plain lines elsewhere, nothing from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -27,7 +28,7 @@ from prol.runs.setup import Setup
 
 
 class Display(Protocol):
-    """Listens to a run while it is being shown."""
+    """Shows a run while it is running."""
 
     def showing(self, setup: Setup, folder: Path, cursor: Cursor) -> AbstractContextManager[None]: ...
 
@@ -54,7 +55,7 @@ class Silent:
 
 
 class Lines:
-    """One line a task, and one every half minute in between."""
+    """One line per task, and one every half minute in between."""
 
     def __init__(self, console: Console, seconds_between: float = 30.0) -> None:
         self.console, self.seconds_between = console, seconds_between
@@ -140,7 +141,7 @@ class LiveBar:
 
 
 class Speed:
-    """Training images a second in the current task."""
+    """Training images per second in the current task."""
 
     def __init__(self) -> None:
         self.images, self.seconds = 0, 0.0
@@ -150,7 +151,7 @@ class Speed:
             self.images, self.seconds = 0, 0.0
         if isinstance(event, ChunkLearnt):
             self.images += event.images
-        if isinstance(event, ChunkLearnt | StepTimed | ChunkRead):  # a step may be told in several events
+        if isinstance(event, ChunkLearnt | StepTimed | ChunkRead):  # a step may consist of several events
             self.seconds += seconds
 
     def __str__(self) -> str:
@@ -161,7 +162,7 @@ def headline(setup: Setup, folder: Path, cursor: Cursor) -> str:
     config = setup.config
     clock = config["clock"]
     pace = "" if clock is None else f", {clock['rate']:g} images/s arriving"
-    begin = f"going on after chunk {cursor.chunks}" if cursor.chunks else "from the start"
+    begin = f"resuming after chunk {cursor.chunks}" if cursor.chunks else "from the start"
     return (
         f"{config['method']} on {config['dataset']['name']}: {len(setup.stream.task_classes)} tasks, "
         f"{len(setup.stream.chunks)} chunks of {config['protocol']['chunk']}{pace}, seed {config['seed']}, "
@@ -175,9 +176,25 @@ def accuracy_now(event: TaskEnded) -> str:
 
 def point_line(event: PointEvaluated) -> str:
     share = 100 * event.correct / event.total if event.total else 0.0
-    return f"{share:.2f} % on the {event.classes} classes that have come"
+    return f"{share:.2f} % on the {event.classes} classes so far"
 
 
 def skipped_line(event: ImagesSkipped) -> str:
     more = f" and {len(event.paths) - 1} more" if len(event.paths) > 1 else ""
     return f"skipped unreadable {event.half} image {event.paths[0]} ({event.reasons[0]}){more}"
+
+
+def lines_to(hear: Callable[[str], None]) -> Lines:
+    """A display that passes each line on, for example to the process that started the run."""
+    return Lines(Console(file=_Outbox(hear), highlight=False, markup=False))
+
+
+class _Outbox(io.StringIO):
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        super().__init__()
+        self.hear = hear
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self.hear(line)
+        return len(text)

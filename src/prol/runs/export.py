@@ -1,4 +1,4 @@
-"""From a run's folder to an artifact that people can keep."""
+"""From the folder of a run to a saved learner."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from prol import registry
-from prol.artifacts import Checkpoints, load
-from prol.artifacts.loading import open_saved_backbone
-from prol.artifacts.saving import Origin, require_replaceable, save
-from prol.artifacts.small_classes import without_small_classes
 from prol.learner import Learner
-from prol.runs.checkpointing import go_back, what_must_stay
+from prol.runs.checkpoints import Checkpoints, fixed_settings, restore_newest
 from prol.runs.folder import RunFolder
+from prol.runs.loading import load, open_saved_backbone
+from prol.runs.saving import Origin, require_replaceable, save, without_small_classes
 from prol.runs.setup import FORMAT
 
 _MEASURED = ("faa", "caa", "forgetting")
@@ -29,10 +27,11 @@ def export(
     device: str = "auto",
     least_count: int = 0,
 ) -> Learner:
-    """Writes the learner of a finished run, or of the last good checkpoint of a stopped one; returns what was written.
+    """Writes and returns the learner of a finished run, or of the last undamaged checkpoint of an unfinished one.
 
-    `backbone` names the run's weights where they do not lie any more where they lay. Classes of fewer than
-    `least_count` images are left out.
+    Args:
+        backbone: the current name of the run's weights, if it has changed.
+        least_count: classes of fewer images are omitted.
     """
     folder, out = RunFolder(run), Path(out).resolve()
     folder.require_run()
@@ -56,30 +55,29 @@ def export(
 def learner_of(
     folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
 ) -> tuple[Learner, int | None, int]:
-    """The learner of a run, how long the log was at its checkpoint (None at the end), and how many tasks had ended."""
+    """The learner of a run, the log's length at its checkpoint (None at the end), and the number of tasks ended."""
     if folder.status() != "finished":
         with folder.locked():
             return _at_checkpoint(folder, config, warn, backbone, device)
     if not folder.model.is_dir():
-        raise FileNotFoundError(f"{folder.path} has no model/: its learner was not kept, so run it again")
+        raise FileNotFoundError(f"{folder.path} has no model/: its learner was not stored, so run it again")
     return load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
 
 
 def _at_checkpoint(
     folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
 ) -> tuple[Learner, int, int]:
-    """The learner there, how long the log was, and how many tasks had ended."""
     kind = registry.method(config["method"])
     opened = open_saved_backbone(config, folder.path, backbone, device=device)
     learner = kind(opened, kind.read_options(config["options"]), config["seed"])
-    cursor, _, offset = go_back(Checkpoints(folder.checkpoints), learner, what_must_stay(config), warn)
+    cursor, _, offset = restore_newest(Checkpoints(folder.checkpoints), learner, fixed_settings(config), warn)
     if not cursor.chunks:
-        raise ValueError(f"{folder.path} has no checkpoint yet: go on with `prol resume {folder.path}` first")
+        raise ValueError(f"{folder.path} has no checkpoint yet: continue with `prol resume {folder.path}` first")
     return learner, offset, cursor.tasks_evaluated
 
 
 def _images_learnt(events: Path, known: int | None) -> int:
-    """Images of all steps in the log, or in its first `known` bytes: what lies behind belongs to work that was lost."""
+    """Images of all steps in the log, or in its first `known` bytes: the rest belongs to lost work."""
     total = 0
     with events.open("rb") as log:
         for line in log:
@@ -92,7 +90,7 @@ def _images_learnt(events: Path, known: int | None) -> int:
 
 
 def _described(config: Mapping[str, Any], result: Mapping[str, Any] | None, tasks_ended: int) -> dict[str, Any]:
-    """On what it was taught, and how it fared. Folders of this machine are nobody else's business, and left out."""
+    """Data, protocol and results. Folders of this machine are private, and omitted."""
     data, protocol = config["dataset"], config["protocol"]
     return {
         "dataset": {

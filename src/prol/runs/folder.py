@@ -1,62 +1,26 @@
-"""A run's folder: what its files are called, what state it is in, and that only one process works in it."""
+"""A run's folder: the names of its files, its status, and its lock."""
 
 from __future__ import annotations
 
 import errno
-import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType
 from typing import Any, Literal
 
-from prol.artifacts.folders import LOCK, take_lock
+from prol.files import LOCK, take_lock
+from prol.runfiles import CONFIG, RESULT, TIMING, Config, DamagedFile, Result, Timing, read_file
 
 Status = Literal["empty", "unfinished", "finished", "something else"]
-Kinds = type | tuple[type, ...]
 
 CHECKPOINT_SHARE = 0.1
-"""Of runs that do not say."""
+"""The maximum share of the time for checkpoints within tasks, by default."""
 
-_NUMBER = (int, float)
-_CONFIG_HOLDS: Mapping[str, Kinds] = {
-    "backbone": dict,
-    "checkpoint_every": (int, NoneType),
-    "clock": (dict, NoneType),
-    "dataset": dict,
-    "device": str,
-    "format": int,
-    "measures": dict,
-    "method": str,
-    "options": dict,
-    "precision": str,
-    "protocol": dict,
-    "seed": int,
-    "threads": int,
-    "versions": dict,
-    "workers": int,
-}
-_RESULT_HOLDS: Mapping[str, Kinds] = {
-    "accuracy_matrix": list,
-    "anytime": dict,
-    "footprint": dict,
-    "metrics": dict,
-    "told": dict,
-}
-_METRICS_HOLD: Mapping[str, Kinds] = {
-    "faa": _NUMBER,
-    "caa": _NUMBER,
-    "forgetting": _NUMBER,
-    "average_accuracy": list,
-    "forgetting_history": list,
-}
-_TIMING_HOLDS: Mapping[str, Kinds] = {"tasks": list, "train_images_per_second": _NUMBER, "train_seconds": _NUMBER}
-_TASK_HOLDS: Mapping[str, Kinds] = {"train_images": int, "train_seconds": _NUMBER, "test_seconds": _NUMBER}
+_KINDS = {CONFIG: Config, RESULT: Result, TIMING: Timing}
 
-_CURES = {
+_REMEDIES = {
     errno.ENOSPC: "make room on its disk",
-    errno.EDQUOT: "make room on its disk or have the quota raised",
+    errno.EDQUOT: "make room on its disk or raise the quota",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.EROFS: "make it writable again",
     errno.EACCES: "make it writable again",
@@ -65,14 +29,13 @@ _CURES = {
 
 
 class DamagedRun(ValueError):
-    """A file of a run is missing or not what it must be; says what to do."""
+    """A file of a run is missing or damaged; the message says what to do."""
 
 
 class RunFolder:
     """Names and status of the files of one run.
 
-    `config.json` is written first and `result.json` last, each in one step: a run with the one and without the other
-    is unfinished.
+    `config.json` is written first and `result.json` last, each in one step: a run with only the former is unfinished.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -99,18 +62,18 @@ class RunFolder:
         return "empty" if only_leftovers else "something else"
 
     def require_run(self) -> None:
-        """Says what is wrong with a folder that holds no run."""
+        """Refuses a folder that holds no run."""
         if not self.path.exists():
             raise FileNotFoundError(f"{self.path} does not exist: give the folder of a run")
         if not self.config.is_file():
             raise ValueError(f"{self.path} is not the folder of a run: it has no config.json")
 
     def require_free(self) -> None:
-        """Says why a new run cannot start here."""
+        """Refuses a folder in which a new run cannot start."""
         status = self.status()
         if status == "unfinished":
             raise ValueError(
-                f"{self.path} holds an unfinished run: go on with `prol resume {self.path}`, or choose another --out"
+                f"{self.path} holds an unfinished run: continue with `prol resume {self.path}`, or choose another --out"
             )
         if status != "empty":
             what = "a finished run" if status == "finished" else "something else"
@@ -118,61 +81,42 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes out; the lock goes with the process, however it ends."""
+        """Holds the folder's lock, which ends with the process at the latest."""
         with self.writing():
             lock = take_lock(self.path)
-        with lock:
+        try:
             yield
+        finally:
+            lock.release()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Says what to do when the folder cannot be written to; all up to the last checkpoint is safe."""
+        """Says what to do if the folder cannot be written to; everything up to the last checkpoint is safe."""
         try:
             yield
         except OSError as error:
-            then = f"go on with `prol resume {self.path}`" if self.config.is_file() else "start the run again"
-            cure = _CURES.get(error.errno or 0, "see to its disk")
-            raise OSError(f"cannot write to {self.path} ({error.strerror or error}): {cure}, then {then}") from error
+            then = f"continue with `prol resume {self.path}`" if self.config.is_file() else "start the run again"
+            remedy = _REMEDIES.get(error.errno or 0, "see to its disk")
+            raise OSError(f"cannot write to {self.path} ({error.strerror or error}): {remedy}, then {then}") from error
 
     def read(self, file: Path) -> dict[str, Any]:
-        """One of the run's JSON files."""
-        cure = f"move {self.path} away and start the run again"
+        """The content of one of the run's JSON files."""
+        remedy = f"move {self.path} away and start the run again"
         if not file.is_file():
             if self.status() == "finished":
-                raise DamagedRun(f"{file} is missing: {cure}")
+                raise DamagedRun(f"{file} is missing: {remedy}")
             raise FileNotFoundError(f"{file} does not exist yet: the run in {self.path} is not finished")
         try:
-            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise DamagedRun(f"{file} is damaged ({error}): {cure}") from error
-        holds = {self.config: _CONFIG_HOLDS, self.result: _RESULT_HOLDS, self.timing: _TIMING_HOLDS}.get(file, {})
-        wrong = _first_wrong(content, holds)
-        if wrong is None and file == self.result:
-            wrong = _first_wrong(content["metrics"], _METRICS_HOLD)
-        if wrong is None and file == self.timing:
-            wrong = next(filter(None, (_first_wrong(task, _TASK_HOLDS) for task in content["tasks"])), None)
-        if wrong is not None:
-            raise DamagedRun(f"{file} is damaged or of another version of prol ({wrong}): {cure}")
+            content = read_file(file, _KINDS.get(file.name, dict[str, Any]))
+        except DamagedFile as error:
+            raise DamagedRun(f"{error}: {remedy}") from error
         if file == self.config:
             content.setdefault("checkpoint_share", CHECKPOINT_SHARE)
         return content
 
 
-def _first_wrong(content: Any, holds: Mapping[str, Kinds]) -> str | None:
-    """What is not as it must be, None where all is."""
-    if not isinstance(content, dict):
-        return "it holds no names"
-    for name, kinds in holds.items():
-        if name not in content:
-            return f"{name} is missing"
-        value = content[name]
-        if not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value)):
-            return f"{name} is {value!r:.40}"
-    return None
-
-
 def make_default_folder(method: str, dataset: str, seed: int) -> RunFolder:
-    """A new folder `runs/METHOD-DATASET-seedN`, with a number behind it when that is taken."""
+    """A new folder `runs/METHOD-DATASET-seedN`, followed by a number if that is taken."""
     name, number = f"{method}-{dataset}-seed{seed}", 1
     Path("runs").mkdir(exist_ok=True)
     while True:

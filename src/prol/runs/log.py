@@ -1,4 +1,4 @@
-"""`events.jsonl`: one line an event, on a CPU the same whether or not the run was interrupted."""
+"""`events.jsonl`: one line per event, on a CPU the same whether or not the run was interrupted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Self
 from prol.evaluation import ChunkLearnt, Event
 
 MOST_WAITING = 2
-"""Steps whose numbers may still be on their way from the device."""
+"""Steps whose losses the device may still be computing."""
 
 
 class EventLog:
-    """Appends events to a file from an offset on; what lies behind it belongs to work that was lost."""
+    """Appends events to a file from an offset on; anything behind it belongs to lost work."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         path.touch()
@@ -45,8 +45,8 @@ class EventLog:
         content = {"event": type(event).__name__, **fields}
         self._file.write(json.dumps(content, ensure_ascii=False, default=_plain).encode() + b"\n")
 
-    def settle(self) -> int:
-        """Forces everything so far onto the disk, and returns the offset behind it."""
+    def flush(self) -> int:
+        """Forces all events so far onto the disk, and returns the file's length."""
         self._write_waiting()
         os.fsync(self._file.fileno())
         return self._file.tell()
@@ -59,7 +59,7 @@ class EventLog:
             with self._file:
                 self._write_waiting()
             return
-        with suppress(OSError):  # what was still on its way when something failed is behind the last checkpoint
+        with suppress(OSError):  # events after the last checkpoint are written again on resume
             self._file.close()
 
     def _write_waiting(self) -> None:
@@ -69,12 +69,12 @@ class EventLog:
 
 
 def _is_known(event: Event) -> bool:
-    """Whether a device is no longer computing what the event tells."""
+    """Whether the device has computed the event's numbers."""
     return not isinstance(event, ChunkLearnt) or bool(getattr(event.report, "ready", True))
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for: numbers that came late, and results."""
+    """JSON for late losses and results."""
     if isinstance(value, Mapping):
         return dict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,40 +1,43 @@
-"""What a run is asked to do."""
+"""The plan of a run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from prol.evaluation import Clock, Measures
+from prol.options import parse_pairs
 from prol.runs.folder import CHECKPOINT_SHARE
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run as asked for; None and "auto" are resolved when it is set up.
+    """A planned run; None and "auto" are resolved when it is set up.
 
     Args:
         method: a name that `prol methods` lists.
         dataset: a name that `prol datasets` lists.
-        options: the method's own; texts as on a command line will do, here and in the two below.
-        protocol_options: the protocol's own, besides those named here.
-        dataset_options: the data set's own, such as the share of test images.
-        tasks: how many; the data set's usual number when None.
+        options: options of the method; strings as on a command line are accepted, here and in the two below.
+        protocol_options: further options of the protocol.
+        dataset_options: options of the data set, such as the share of test images.
+        tasks: the number of tasks; the data set's usual number when None.
         chunk: how many samples arrive together.
         class_order: how the protocol orders classes, "label" or "shuffled".
-        boundaries: whether the learner is told that a task begins; as the protocol and the method have it when None.
-        announce: whether it is then told the task's classes too; as `boundaries` when None.
-        data: where the data set's files are, for those that are not built in.
-        development: whether a small split of the training images stands in for both halves, to choose settings on.
-        limit_per_class: the most images of each class, in training and in test.
+        boundaries: whether task boundaries are given to the learner; as the protocol and the method have it when None.
+        announce: whether the classes of the task are given with the boundary; as `boundaries` when None.
+        data: path of the data set's files, for those that are not built in.
+        development: whether to train and test on a small split of the training images, to choose settings.
+        limit_per_class: the maximum number of images per class, in training and in test.
         measures: what is measured besides the accuracy after each task.
-        clock: how fast data come, where they do not wait.
-        threads: of the processor; as torch chooses when None.
+        clock: the arrival rate of the data, if they do not wait.
+        threads: processor threads; torch's default when None.
         workers: threads that read images ahead; half of the processors when None.
-        checkpoint_every: chunks from one checkpoint to the next; one more is made at each end of a task. With None
-            there are none, and a run that was stopped begins anew: where times count, half a run is worth nothing.
-        checkpoint_share: the most of the time that checkpoints within tasks may take; until then they wait.
+        checkpoint_every: chunks between checkpoints; there is one more at the end of each task. With None there are
+            none, and an interrupted run starts anew: half a run is useless where times count.
+        checkpoint_share: the maximum share of the time for checkpoints within tasks; they wait until then.
+        side_by_side: whether other runs are running at the same time; recorded, since speeds then say little.
     """
 
     method: str
@@ -61,6 +64,7 @@ class Plan:
     workers: int | None = None
     checkpoint_every: int | None = 50
     checkpoint_share: float = CHECKPOINT_SHARE
+    side_by_side: bool = False
 
     def __post_init__(self) -> None:
         for name in ("chunk", "tasks", "limit_per_class", "threads", "checkpoint_every"):
@@ -74,37 +78,52 @@ class Plan:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Plan:
-        """The plan behind a run's `config.json`, with nothing left to resolve."""
+        """The plan of a run from its `config.json`, with nothing left to resolve."""
         protocol, dataset, clock = config["protocol"], config["dataset"], config["clock"]
+        times = None if clock is None else clock["step_seconds"]
+        own = ("method", "options", "device", "precision", "seed", "threads", "workers")
         return cls(
-            method=config["method"],
+            **{name: config[name] for name in (*own, "checkpoint_every", "checkpoint_share")},
+            **{name: protocol[name] for name in ("tasks", "chunk", "class_order", "boundaries", "announce")},
+            **{name: dataset[name] for name in ("data", "development", "limit_per_class")},
             dataset=dataset["name"],
-            options=config["options"],
-            backbone=config["backbone"]["name"],
-            device=config["device"],
-            precision=config["precision"],
-            seed=config["seed"],
+            dataset_options=dataset["options"],
             protocol=protocol["name"],
             protocol_options=protocol["options"],
-            tasks=protocol["tasks"],
-            chunk=protocol["chunk"],
-            class_order=protocol["class_order"],
-            boundaries=protocol["boundaries"],
-            announce=protocol["announce"],
-            data=dataset["data"],
-            dataset_options=dataset["options"],
-            development=dataset["development"],
-            limit_per_class=dataset["limit_per_class"],
+            backbone=config["backbone"]["name"],
             measures=Measures(**config["measures"]),
-            clock=None if clock is None else clock_from(clock),
-            threads=config["threads"],
-            workers=config["workers"],
-            checkpoint_every=config["checkpoint_every"],
-            checkpoint_share=config["checkpoint_share"],
+            clock=clock and Clock(clock["rate"], clock["keep"], tuple(times) if isinstance(times, list) else times),
         )
 
 
-def clock_from(content: Mapping[str, Any]) -> Clock:
-    """A clock as `config.json` holds it."""
-    times = content["step_seconds"]
-    return Clock(content["rate"], content["keep"], tuple(times) if isinstance(times, list) else times)
+def read_method(word: str) -> tuple[str, dict[str, str]]:
+    """A method and its options from one word; a comma belongs to a value unless the next option follows it.
+
+    >>> read_method("prol:lr=0.05,length=3")
+    ('prol', {'lr': '0.05', 'length': '3'})
+    >>> read_method("prol:widths=5,2,1,lr=0.1")
+    ('prol', {'widths': '5,2,1', 'lr': '0.1'})
+    """
+    method, colon, options = word.partition(":")
+    if not method or "=" in method:
+        raise ValueError(f"{word!r} is not a method: write its options after a colon, for example prol:lr=0.05")
+    return method, parse_pairs(re.split(r",(?=\w+=)", options)) if colon else {}
+
+
+def spell_method(method: str, options: Mapping[str, Any]) -> str:
+    """The word that `read_method` reads.
+
+    >>> spell_method("prol", {"lr": 0.05, "freeze": True, "clip": None})
+    'prol:clip=none,freeze=true,lr=0.05'
+    """
+    return f"{method}:{spell_options(options)}" if options else method
+
+
+def spell_options(options: Mapping[str, Any]) -> str:
+    """Options as on a command line, in alphabetical order."""
+    return ",".join(f"{name}={spell(value)}" for name, value in sorted(options.items()))
+
+
+def spell(value: Any) -> str:
+    """A value as on a command line."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,31 +1,63 @@
-"""A run from its plan to its result, and the same run taken up again after whatever stopped it."""
+"""A run from its plan to its result, and the same run resumed after an interruption."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from prol.artifacts import Checkpoints
-from prol.artifacts.atomic import write_json
-from prol.artifacts.tensors import file_sha256
 from prol.data.split import split_content
-from prol.evaluation import Event, Finished, run_stream
-from prol.runs.checkpointing import CheckpointWriter, go_back, what_must_stay
+from prol.evaluation import Cursor, Event, Finished, run_stream
+from prol.files import json_text, write_json
+from prol.runs.checkpoints import Checkpoints, CheckpointWriter, fixed_settings, restore_newest
+from prol.runs.data_record import images_sha256, stream_content
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
-from prol.runs.following import Follower, Listener, RunInView, followed
-from prol.runs.images_hash import images_sha256
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
-from prol.runs.setup import FORMAT, Setup, require_same, set_up
-from prol.runs.step_times import logged_step_seconds
-from prol.runs.stream_file import stream_content
+from prol.runs.setup import FORMAT, NOT_SETTINGS, Setup, require_same, set_up
+from prol.runs.timing import Timing, logged_step_seconds
+
+Listener = Callable[[Event, float], None]
+"""Receives each event with the seconds it took."""
+
+
+@dataclass(frozen=True)
+class RunInView:
+    """A run that starts, or resumes at `cursor`.
+
+    `cursor` and `timing` are the run's own and advance with it: they are for reading only.
+    """
+
+    config: Mapping[str, Any]
+    folder: Path
+    cursor: Cursor
+    timing: Timing
+    warn: Callable[[str], None]
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Provides a listener for the duration of a run; the context receives the exception that ended the run, if any.
+
+    A follower may follow several runs, one after another or each in its own process.
+    """
+
+    def follow(self, run: RunInView) -> AbstractContextManager[Listener]: ...
+
+
+@contextmanager
+def _followed(run: RunInView, listeners: Sequence[Listener | Follower]) -> Iterator[list[Listener]]:
+    """The listeners, with those of followers for the duration of the context."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(one.follow(run)) if isinstance(one, Follower) else one for one in listeners]
 
 
 def start(
@@ -34,14 +66,14 @@ def start(
     display: Display | None = None,
     listeners: Sequence[Listener | Follower] = (),
 ) -> RunFolder:
-    """Carries out a plan in a new folder, `runs/METHOD-DATASET-seedN` when none is given.
+    """Runs a plan in a new folder, by default `runs/METHOD-DATASET-seedN`.
 
     Args:
-        listeners: are told every event; what they raise stops the run. It may go on with others.
+        listeners: receive every event; an exception in one of them stops the run, which can be resumed without it.
 
     Returns:
         The folder, with `config.json`, `stream.json`, `events.jsonl`, `result.json`, `timing.json`, `checkpoint/` and
-        `model/`, and `split.json` where the data were cut here.
+        `model/`, and `split.json` if prol split the data.
     """
     if out is not None:
         RunFolder(out).require_free()
@@ -51,21 +83,29 @@ def start(
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder.require_free()
+            config = setup.config | {"load_start": _machine_load()}
             with folder.writing():
-                write_json(folder.config, setup.config)
-                write_json(folder.stream, stream_content(setup))
+                write_json(folder.config, config)
+                write_json(folder.stream, stream_content(setup.dataset, setup.stream))
                 if setup.dataset.split is not None:
                     write_json(folder.split, split_content(setup.dataset.split))
-            _carry_out(folder, setup, setup.config, display or Silent(), listeners)
+            _execute(folder, setup, config, display or Silent(), listeners)
     return folder
 
 
 def resume(
-    path: str | Path, display: Display | None = None, listeners: Sequence[Listener | Follower] = ()
+    path: str | Path,
+    display: Display | None = None,
+    listeners: Sequence[Listener | Follower] = (),
+    *,
+    side_by_side: bool = False,
 ) -> RunFolder:
-    """Goes on with an unfinished run from its last good checkpoint; a finished one is left as it is.
+    """Resumes an unfinished run from its last undamaged checkpoint; a finished one is left unchanged.
 
-    The result is bit for bit that of a run that was never stopped, on the same processor and versions.
+    The result is bit for bit that of an uninterrupted run, on the same processor and versions.
+
+    Args:
+        side_by_side: whether other runs are running at the same time.
     """
     folder, display = RunFolder(path), display or Silent()
     folder.require_run()
@@ -75,31 +115,34 @@ def resume(
         config = folder.read(folder.config)
         if config["format"] != FORMAT:
             raise ValueError(
-                f"{folder.path} was begun by another version of prol, whose run format is {config['format']}, not "
-                f"{FORMAT}: go on with that version, or start a new run"
+                f"{folder.path} was started by another version of prol, whose run format is {config['format']}, not "
+                f"{FORMAT}: resume it with that version, or start a new run"
             )
         with _threads(config["threads"]):
             setup = set_up(Plan.from_config(config))
             require_same(config, setup.config, display.warn)
-            _carry_out(folder, setup, config, display, listeners)
+            if side_by_side and not config.get("side_by_side"):
+                with folder.writing():
+                    write_json(folder.config, config | {"side_by_side": True})
+            _execute(folder, setup, config, display, listeners)
     return folder
 
 
-def _carry_out(
+def _execute(
     folder: RunFolder,
     setup: Setup,
     config: Mapping[str, Any],
     display: Display,
     listeners: Sequence[Listener | Follower],
 ) -> None:
-    """`config` is that of the start; what is set up now may have other versions."""
+    """`config` is that of the start; the set-up may have other versions."""
     learner, checkpoints, plan = setup.learner, Checkpoints(folder.checkpoints), Plan.from_config(setup.config)
-    begun_with = what_must_stay(config) | {"images_sha256": images_sha256(setup.dataset)}
+    begun_with = fixed_settings(config) | {"images_sha256": images_sha256(setup.dataset)}
     with folder.writing():
-        cursor, timing, offset = go_back(checkpoints, learner, begun_with, display.warn)
+        cursor, timing, offset = restore_newest(checkpoints, learner, begun_with, display.warn)
         log = EventLog(folder.events, offset)
     run = RunInView(config, folder.path, cursor, timing, display.warn)
-    with followed(run, listeners) as others:
+    with _followed(run, listeners) as others:
         with log, display.showing(setup, folder.path, cursor):
             writers: list[Listener] = [_into(folder, log)]
             if plan.checkpoint_every is not None:
@@ -117,23 +160,34 @@ def _carry_out(
                 clock=plan.clock,
                 workers=setup.config["workers"],
             )
-            # Others before the checkpoint: what is behind one was told to them, what is not will be told again.
+            # Listeners before the checkpoint: events before one reached them, later ones will be sent again.
             last = tell(events, [timing, *others, *writers, display])
             with folder.writing():
-                log.settle()
+                log.flush()
         assert isinstance(last, Finished)
         reused = setup.config["measures"]["reuse_features"] and learner.encoding != "none" and learner.frozen
         with folder.writing():
             learner.save(folder.model)
-            write_json(folder.timing, timing.summary(features_reused=reused))
+            write_json(folder.timing, timing.summary(features_reused=reused) | {"load_end": _machine_load()})
             if plan.clock is not None:
                 write_json(folder.steps, {"step_seconds": logged_step_seconds(folder.events)})
-            # Last of all: whoever finds it may take the run as finished.
-            write_json(folder.result, asdict(last.result) | {"config_sha256": file_sha256(folder.config)})
+            # Last of all: it marks the run as finished.
+            write_json(folder.result, asdict(last.result) | {"config_sha256": config_sha256(config)})
+
+
+def config_sha256(config: Mapping[str, Any]) -> str:
+    """The hash of `config.json` without what cannot influence the result."""
+    covered = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
+    return hashlib.sha256(json_text(covered).encode()).hexdigest()
+
+
+def _machine_load() -> float | None:
+    """The mean number of running processes over the last minute; None where the system does not report it."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def _into(folder: RunFolder, listen: Listener) -> Listener:
-    """A listener that writes to the folder, and says what to do when it cannot."""
+    """A listener that writes to the folder, and says what to do if it cannot."""
 
     def guarded(event: Event, seconds: float) -> None:
         with folder.writing():
@@ -147,7 +201,7 @@ def tell(
     listeners: Sequence[Listener],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Event | None:
-    """Passes each event to all listeners, with the seconds it took to come about; returns the last one."""
+    """Passes each event to all listeners, with the seconds it took; returns the last one."""
     source, last = iter(events), None
     while True:
         began = clock()
@@ -161,7 +215,7 @@ def tell(
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Sums are split among threads, so their number decides the last bits of every result."""
+    """Sums are split among threads, so their number determines the last bits of every result."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

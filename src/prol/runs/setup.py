@@ -1,4 +1,4 @@
-"""From a plan to everything a run needs, and to the `config.json` that says what it was."""
+"""From a plan to everything a run needs, and to the `config.json` that describes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from prol import registry
-from prol.artifacts.versions import versions
 from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import require_precision
 from prol.data import Dataset
@@ -23,15 +22,18 @@ from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
 from prol.data.streams.builder import require_class_order
 from prol.evaluation import Told
 from prol.learner import Learner
-from prol.options import bind_arguments, own_arguments
+from prol.options import bind_arguments, current_names, own_arguments
+from prol.runs.format import versions
 from prol.runs.plan import Plan
 
 FORMAT = 3
+NOT_SETTINGS = ("options_given", "side_by_side", "load_start")
+"""Keys of `config.json` that do not influence the result; they do not enter its hash and may differ on resume."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A learner that has learnt nothing, the data and their order, and the whole of it in words."""
+    """An untrained learner, the data and their order, and the content of `config.json`."""
 
     config: dict[str, Any]
     learner: Learner
@@ -41,7 +43,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Named:
-    """What the names and options of a plan stand for; options are complete."""
+    """The objects and complete options that a plan names."""
 
     method: type[Learner]
     options: Any
@@ -51,6 +53,20 @@ class Named:
     dataset_options: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Network:
+    """What `config.json` records of an open backbone."""
+
+    name: str
+    sha256: str
+    precision: str
+    device: str
+
+    @classmethod
+    def of(cls, backbone: Backbone) -> Network:
+        return cls(backbone.name, backbone.sha256, backbone.precision, str(backbone.device))
+
+
 def look_up(plan: Plan) -> Named:
     """Finds mistakes in names and options; opens neither data nor weights."""
     kind = registry.method(plan.method)
@@ -58,11 +74,11 @@ def look_up(plan: Plan) -> Named:
     require_precision(plan.precision)
     require_class_order(plan.class_order)
     order, open_dataset = registry.protocol(plan.protocol), registry.dataset(plan.dataset)
-    asked = bind_arguments(order, _protocol_options(plan, options), reserved=SHARED_ARGUMENTS)
+    given = bind_arguments(order, _protocol_options(plan, options), reserved=SHARED_ARGUMENTS)
     dataset_options = bind_arguments(open_dataset, plan.dataset_options, reserved=("data",))
     if dataset_options.get("split") is not None:
-        dataset_options["split"] = absolute(dataset_options["split"])  # the run may go on from another folder
-    own_options = own_arguments(order, SHARED_ARGUMENTS) | asked
+        dataset_options["split"] = absolute(dataset_options["split"])  # the run may be resumed from another folder
+    own_options = own_arguments(order, SHARED_ARGUMENTS) | given
     return Named(kind, options, order, own_options, open_dataset, dataset_options)
 
 
@@ -74,49 +90,72 @@ def open_data(plan: Plan, named: Named) -> Dataset:
     return dataset if plan.limit_per_class is None else dataset.limited(plan.limit_per_class)
 
 
-def set_up(plan: Plan, open_network: Callable[..., Backbone] = open_backbone) -> Setup:
+def set_up(plan: Plan) -> Setup:
     """Resolves a plan. Cheap mistakes (names, options) are found before data and weights are opened.
 
-    The seed orders the stream and drives the learner; splits and drawn images are the same for every seed.
-    `open_network` is called as `open_backbone` is, by those who look at many plans and open each network once.
+    The seed orders the stream and drives the learner; splits and selected images are the same for every seed.
     """
     named = look_up(plan)
-    kind, options, order = named.method, named.options, named.order
-    own_options, dataset_options = named.protocol_options, named.dataset_options
     dataset = open_data(plan, named)
-    name = kind.default_backbone if plan.backbone == "auto" else plan.backbone
-    backbone = open_network(name, device=plan.device, precision=plan.precision)
-    learner = kind(backbone, options, plan.seed)
-    protocol = {
-        "tasks": plan.tasks or min(dataset.tasks, len(dataset.class_names)),
-        "chunk": plan.chunk,
-        "class_order": plan.class_order,
-        **_told(plan, order, learner),
-    }
-    stream = order(dataset.train.labels, seed=plan.seed, **protocol, **own_options)
+    backbone = open_backbone(backbone_name(plan), device=plan.device, precision=plan.precision)
+    learner = named.method(backbone, named.options, plan.seed)
+    config, stream = describe(plan, named, dataset, learner, Network.of(backbone))
+    return Setup(config, learner, dataset, stream)
+
+
+def backbone_name(plan: Plan) -> str:
+    return registry.method(plan.method).default_backbone if plan.backbone == "auto" else plan.backbone
+
+
+def describe(
+    plan: Plan, named: Named, dataset: Dataset, learner: Learner, network: Network
+) -> tuple[dict[str, Any], Stream]:
+    """The content of `config.json`, and the stream. The learner may have shapes only; `network` is the real one."""
+    known = outline(plan, named, dataset, network)
+    protocol = {**known["protocol"], **_information_given(plan, named.order, learner)}
+    arguments = {name: protocol[name] for name in ("tasks", "chunk", "class_order", "boundaries", "announce")}
+    stream = named.order(dataset.train.labels, seed=plan.seed, **arguments, **named.protocol_options)
     if learner.needs_tasks() and any(task.foreign_share for task in summarise_tasks(stream, dataset.train.labels)):
         raise ValueError(
             f"{plan.method} with these options cannot learn a class that comes again in another task, as "
             f"{plan.protocol} brings it: choose another protocol or preset"
         )
+    told = dataclasses.asdict(Told.by(learner, stream)) | {"weights": network.name, "weights_sha256": network.sha256}
     config = {
         "format": FORMAT,
         "versions": versions(),
         "method": plan.method,
-        "options": dataclasses.asdict(options),
-        "backbone": {"name": backbone.name, "sha256": backbone.sha256} | _from_scratch(kind),
+        "options": known["options"],
+        "options_given": dict(plan.options),
+        "backbone": known["backbone"],
         "preprocessing": dataclasses.asdict(learner.preprocessing),
-        "precision": backbone.precision,
-        "device": str(backbone.device),
+        "precision": network.precision,
+        "device": network.device,
         "threads": plan.threads or torch.get_num_threads(),
         "workers": (os.cpu_count() or 2) // 2 if plan.workers is None else plan.workers,
         "seed": plan.seed,
-        "dataset": {
-            "name": plan.dataset,
+        "dataset": known["dataset"],
+        "protocol": {"name": plan.protocol, **arguments, "options": named.protocol_options},
+        "measures": known["measures"],
+        "clock": known["clock"],
+        "told": told,
+        "checkpoint_every": plan.checkpoint_every,
+        "checkpoint_share": plan.checkpoint_share,
+        "side_by_side": plan.side_by_side,
+    }
+    # Through JSON once, so that it equals what is later read back from the file.
+    return json.loads(json.dumps(config)), stream
+
+
+def outline(plan: Plan, named: Named, dataset: Dataset | None = None, network: Network | None = None) -> dict[str, Any]:
+    """What `config.json` will hold, as far as it is known without a learner; values left open are absent."""
+    data: dict[str, Any] = {"name": plan.dataset, "options": named.dataset_options}
+    data |= {"development": plan.development, "limit_per_class": plan.limit_per_class}
+    tasks = plan.tasks
+    if dataset is not None:
+        tasks = plan.tasks or min(dataset.tasks, len(dataset.class_names))
+        data |= {
             "data": dataset.found_at if plan.data is None else absolute(plan.data),
-            "options": dataset_options,
-            "development": plan.development,
-            "limit_per_class": plan.limit_per_class,
             "classes": len(dataset.class_names),
             "train_images": len(dataset.train.labels),
             "test_images": len(dataset.test.labels),
@@ -124,63 +163,80 @@ def set_up(plan: Plan, open_network: Callable[..., Backbone] = open_backbone) ->
             "licence": dataset.licence,
             "cut": None if dataset.split is None else dataset.split.rule,
             "notes": list(dataset.notes),
-        },
-        "protocol": {"name": plan.protocol, **protocol, "options": own_options},
+        }
+    elif plan.data is not None:
+        data["data"] = absolute(plan.data)
+    protocol = {"name": plan.protocol, "chunk": plan.chunk, "class_order": plan.class_order}
+    open_settings = {"tasks": tasks, "boundaries": plan.boundaries, "announce": plan.announce}
+    known: dict[str, Any] = {
+        "method": plan.method,
+        "options": dataclasses.asdict(named.options),
+        "seed": plan.seed,
+        "dataset": data,
+        "protocol": protocol
+        | {name: value for name, value in open_settings.items() if value is not None}
+        | {"options": named.protocol_options},
         "measures": dataclasses.asdict(plan.measures),
         "clock": None if plan.clock is None else dataclasses.asdict(plan.clock),
-        "told": dataclasses.asdict(Told.by(learner, stream)),
         "checkpoint_every": plan.checkpoint_every,
         "checkpoint_share": plan.checkpoint_share,
     }
-    # Through JSON once, so that it equals what is later read back from the file.
-    return Setup(json.loads(json.dumps(config)), learner, dataset, stream)
-
-
-def _from_scratch(kind: type[Learner]) -> dict[str, bool]:
-    """Says of a network that none but the method gave it weights."""
-    return {"from_scratch": True} if kind.from_scratch else {}
+    known |= {name: getattr(plan, name) for name in ("threads", "workers") if getattr(plan, name) is not None}
+    known |= {name: getattr(plan, name) for name in ("device", "precision") if getattr(plan, name) != "auto"}
+    if network is not None:
+        scratch = {"from_scratch": True} if named.method.from_scratch else {}
+        known["backbone"] = {"name": network.name, "sha256": network.sha256} | scratch
+    content: dict[str, Any] = json.loads(json.dumps(known))
+    return content
 
 
 def _protocol_options(plan: Plan, options: Any) -> dict[str, Any]:
-    """The protocol's own options, with what the published code does where that is asked for."""
+    """The options of the protocol, with those of the published code if its preset is chosen."""
     if getattr(options, "preset", None) != "released":
         return dict(plan.protocol_options)
     if plan.class_order != "label" or options.chunk != plan.chunk:
         raise ValueError("preset released needs --class-order label, and tests in batches of --chunk: leave out chunk=")
-    # The published code leaves out classes that do not fill a task; nothing else does.
+    # The published code omits classes that do not fill a task; nothing else does.
     surplus = {"drop_surplus": True} if plan.protocol == "disjoint" else {}
     return dict(plan.protocol_options) | surplus
 
 
-def _told(plan: Plan, order: Callable[..., Stream], learner: Learner) -> dict[str, bool]:
-    """Whether the learner is told of boundaries and classes: as asked, else as its method and the protocol have it."""
+def _information_given(plan: Plan, order: Callable[..., Stream], learner: Learner) -> dict[str, bool]:
+    """Whether boundaries and classes are given to the learner: as planned, else as its method and the protocol say."""
     boundaries, needed = plan.boundaries, learner.needs_tasks()
     if needed and (boundaries is False or plan.announce is False):
-        raise ValueError(f"{learner.name} with these options needs task boundaries and classes to be told: let it")
+        raise ValueError(
+            f"{learner.name} with these options needs task boundaries and classes: leave out --no-boundaries and "
+            "--no-announce"
+        )
     if boundaries is None:
         boundaries = needed or plan.announce or bool(own_arguments(order)["boundaries"])
     return {"boundaries": boundaries, "announce": boundaries if plan.announce is None else plan.announce}
 
 
 def absolute(data: str) -> str:
-    """Where data are, in a way that holds from any folder."""
+    """A path of data that is valid from any folder."""
     return data if data.startswith("hub:") else str(Path(data).expanduser().resolve())
 
 
-def changes(then: Mapping[str, Any], now: Mapping[str, Any], above: str = "") -> dict[str, tuple[Any, Any]]:
-    """Settings that differ between two configs, by their dotted name."""
+def changes(
+    then: Mapping[str, Any], now: Mapping[str, Any], above: str = "", *, partial: bool = False
+) -> dict[str, tuple[Any, Any]]:
+    """Settings that differ between two configs, by dotted name; with `partial`, only those that `now` has."""
     found: dict[str, tuple[Any, Any]] = {}
-    for name in sorted(then.keys() | now.keys(), key=_what_follows_last):
+    names = set(now) if partial else then.keys() | now.keys()
+    for name in sorted(names if above else names - set(NOT_SETTINGS), key=_consequences_last):
         one, other = then.get(name), now.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
-            found |= changes(one, other, f"{above}{name}.")
+            one = current_names(one, other) if name == "options" else one
+            found |= changes(one, other, f"{above}{name}.", partial=partial)
         elif one != other:
             found[f"{above}{name}"] = (one, other)
     return found
 
 
-def _what_follows_last(name: str) -> tuple[bool, str]:
-    """What was asked for comes before what follows from it, which explains less."""
+def _consequences_last(name: str) -> tuple[bool, str]:
+    """Settings that were chosen come before their consequences, which explain less."""
     return name.endswith(("sha256", "_images")) or name == "classes", name
 
 
@@ -193,7 +249,7 @@ def require_same(then: Mapping[str, Any], now: Mapping[str, Any], warn: Callable
 
 
 def _with_implied(kind: type[Learner], plan: Plan) -> dict[str, Any]:
-    """The options given, with chunk size and the data set's coefficients where the method has a use for them."""
+    """The options given, with chunk size and the data set's coefficients for methods that use them."""
     wanted = {field.name for field in dataclasses.fields(kind.Options)}
     implied = {"chunk": plan.chunk, "coefficients": plan.dataset}
     return {name: value for name, value in implied.items() if name in wanted} | dict(plan.options)

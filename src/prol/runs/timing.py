@@ -1,9 +1,11 @@
-"""How long things took: kept apart from results, which are compared bit for bit."""
+"""How long things took: stored apart from results, which are compared bit for bit."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -23,14 +25,15 @@ from prol.evaluation import (
     TaskEnded,
     TaskStarted,
 )
+from prol.runs.folder import RunFolder
 
 
 @dataclass
 class TaskTime:
-    """Images and seconds of one task; loading of images counts, checkpoints and display do not.
+    """Images and seconds of one task; loading images counts, checkpoints and display do not.
 
-    Testing is that after the task; questions asked in between (points, shots, before learning) are counted apart.
-    A run that goes on elsewhere after a stop has been on several kinds of hardware.
+    Testing is the evaluation after the task; `asked` are evaluations within it (points, shots, prequential). A run
+    resumed on another machine lists several kinds of hardware.
     """
 
     train_images: int = 0
@@ -43,7 +46,7 @@ class TaskTime:
 
 
 class Timing:
-    """Listens to a run and adds up its time by task, learning and testing apart; `hardware` is what computes now."""
+    """Listens to a run and adds up training and testing times by task; `hardware` is the current device."""
 
     def __init__(self, hardware: str, tasks: Sequence[Mapping[str, Any]] = ()) -> None:
         self.hardware = hardware
@@ -66,7 +69,7 @@ class Timing:
                 self.tasks[-1].train_seconds += seconds
             case ImagesSkipped() | TaskEnded():
                 self.tasks[-1].test_seconds += seconds
-            case RunStarted() | ChunkMissed() | Finished():  # what was missed cost the learner nothing
+            case RunStarted() | ChunkMissed() | Finished():  # missed chunks cost the learner nothing
                 return
         if self.hardware not in self.tasks[-1].hardware:
             self.tasks[-1].hardware.append(self.hardware)
@@ -77,7 +80,7 @@ class Timing:
     def summary(self, features_reused: bool = False) -> dict[str, Any]:
         """The content of `timing.json`. The mean over tasks is the paper's throughput; pooled is images by seconds.
 
-        Where features of test images were reused, no speed of testing is given: it would not be that of a prediction.
+        If features of test images were cached, no test speed is reported: it would not be that of a prediction.
         """
         speeds = [_per_second(task.train_images, task.train_seconds) for task in self.tasks]
         test_speeds = [_per_second(task.test_images, task.test_seconds) for task in self.tasks]
@@ -102,3 +105,30 @@ class Timing:
 
 def _per_second(images: int, seconds: float) -> float:
     return images / seconds if seconds > 0 else 0.0
+
+
+def read_step_seconds(text: str | None) -> float | tuple[float, ...] | None:
+    """Seconds per step: a number, or the times recorded in the folder of an earlier run on a clock.
+
+    >>> read_step_seconds("0.02")
+    0.02
+    """
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        folder = RunFolder(text)
+    folder.require_run()
+    if not folder.steps.is_file():
+        raise ValueError(
+            f"{text} holds no times of steps (steps.json): give the folder of a finished run on a clock, or a number"
+        )
+    return tuple(float(seconds) for seconds in folder.read(folder.steps)["step_seconds"])
+
+
+def logged_step_seconds(events: Path) -> list[float]:
+    """The seconds of each step, from a run's log."""
+    with events.open(encoding="utf-8") as lines:
+        timed = (json.loads(line) for line in lines if '"StepTimed"' in line)
+        return [float(event["seconds"]) for event in timed if event["event"] == "StepTimed"]

@@ -1,4 +1,7 @@
-"""What the writer is given to do: each job changes the learner and the records, or is refused and changes nothing."""
+"""Jobs for the writer: learning, late labels, and renaming, merging and removing classes.
+
+Each job changes the learner and the records, or raises and changes nothing that the writer cannot roll back.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,208 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from prol.labels import Label
-from prol.learner import Learner
-from prol.serve.intake import Picture
-from prol.serve.journal import Kind
-from prol.serve.pending import Waiting
-from prol.serve.records import Key, Records
+from prol.learner import Learner, Removal
+from prol.runs.operations import MERGED, REMOVED, RENAMED, operation, without_gone_names
+from prol.serve.errors import RequestError
+from prol.serve.monitoring import Kind
+from prol.serve.pending import Pending, PendingImage
+from prol.serve.settings import Limits
+from prol.serve.snapshots import Calibrator
+from prol.serve.store import Key, Records
+from prol.serve.uploads import Pixels, Reservation, decode_images
 
-Answer = dict[str, Any]
-
-
-class Observer(Protocol):
-    """Takes note of images and their labels before they are learnt."""
-
-    def images(self, images: Sequence[Picture], labels: Sequence[Label]) -> None: ...
-
-    def predicted(self, waiting: Sequence[Waiting], labels: Sequence[Label]) -> None: ...
+Result = dict[str, Any]
 
 
 @dataclass
-class Desk:
-    """What lies before the writer while it works on a group of jobs."""
+class WriteContext:
+    """What jobs change."""
 
     learner: Learner
     records: Records
-    observer: Observer
+    calibrator: Calibrator
 
 
 class Job(ABC):
-    """One request to change something. `done` gets its answer, or why there is none."""
+    """One request to change something. `done` resolves to its result or its error."""
 
     images = 0
-    """How many it learns, or hopes to."""
+    """How many images it learns."""
 
     def __init__(self, key: Key | None = None) -> None:
         self.key = key
-        self.done: Future[Answer] = Future()
+        self.done: Future[Result] = Future()
 
     @abstractmethod
-    def apply(self, desk: Desk) -> Answer:
-        """Does it; the writer adds the version and the number of classes to the answer."""
+    def apply(self, context: WriteContext) -> Result:
+        """Does the work; the writer adds the version and the number of classes to the result."""
 
     @abstractmethod
     def event(self) -> tuple[Kind, str]:
-        """What was done, in words."""
+        """What was done, for the list of recent events."""
 
     def committed(self) -> None:  # noqa: B027
-        """It is durable now."""
+        """Called when the work is durable."""
 
-    def undo(self) -> None:  # noqa: B027
-        """Gives back what was taken from elsewhere than the desk: the job has failed, and may come again."""
+    def roll_back(self) -> None:  # noqa: B027
+        """Gives back what was taken from outside the context: the job has failed, and may be sent again."""
+
+
+class Learn(Job):
+    """Learns one chunk."""
+
+    def __init__(self, pictures: Sequence[Pixels], labels: Sequence[Label], key: Key | None) -> None:
+        super().__init__(key)
+        self.pictures, self.labels, self.images = list(pictures), list(labels), len(pictures)
+
+    def apply(self, context: WriteContext) -> Result:
+        context.calibrator.observe_images(self.pictures, self.labels)
+        context.learner.learn(self.pictures, self.labels)
+        context.records.images_learnt += self.images
+        return {"learnt": self.images, "repeated": False}
+
+    def event(self) -> tuple[Kind, str]:
+        return "learnt", _described(self.labels)
+
+
+class LateLabels(Job):
+    """Learns pending images as one chunk, now that their labels are known, and counts the correct predictions."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        labels: Sequence[Label],
+        pending: Pending,
+        key: Key | None,
+        limits: Limits,
+        memory: Reservation,
+    ) -> None:
+        super().__init__(key)
+        self.ids, self.labels, self._pending = list(ids), list(labels), pending
+        self._limits, self._memory = limits, memory
+        self.images, self._learnt = len(ids), list(labels)
+        self._claimed: dict[str, tuple[float, PendingImage]] = {}
+
+    def apply(self, context: WriteContext) -> Result:
+        self._claimed = self._pending.claim(self.ids)
+        found = [position for position, name in enumerate(self.ids) if name in self._claimed]
+        if not found:
+            message = "None of these ids is known: they were used, have expired, or never existed. Predict again."
+            raise RequestError(404, "unknown_ids", message)
+        images = [self._claimed[self.ids[position]][1] for position in found]
+        labels = [self.labels[position] for position in found]
+        context.calibrator.observe_pending(images, labels)
+        context.learner.learn(decode_images([one.data for one in images], self._limits, self._memory), labels)
+        self.images, self._learnt = len(found), labels
+        correct = sum(one.predicted == label for one, label in zip(images, labels, strict=True))
+        context.records.images_learnt += self.images
+        context.records.count_labelled(self.images, correct)
+        # Positions suffice to remember unknown ids: a repeated request has the same ids.
+        unknown = sorted(set(range(len(self.ids))) - set(found))
+        return {"learnt": self.images, "repeated": False, "correct": correct, "unknown": unknown}
+
+    def roll_back(self) -> None:
+        self._pending.give_back(self._claimed)
+        self._claimed = {}
+
+    def with_ids(self, result: Result) -> Result:
+        """The result with the unknown ids themselves."""
+        return result | {"unknown_ids": [self.ids[position] for position in result["unknown"]]}
+
+    def event(self) -> tuple[Kind, str]:
+        return "labelled", _described(self._learnt)
+
+
+class Rename(Job):
+    """Renames a class; pending predictions of it count under the new name."""
+
+    def __init__(self, old: Label, new: Label, pending: Pending) -> None:
+        super().__init__()
+        self.old, self.new, self._pending = old, new, pending
+
+    def apply(self, context: WriteContext) -> Result:
+        _require_class(context.learner, self.old)
+        if self.new in context.learner.classes:
+            message = f"There is a class {_shown(self.new)} already: choose another name, or merge the two."
+            raise RequestError(409, "name_taken", message)
+        context.learner.rename_class(self.old, self.new)
+        _record(context, RENAMED, self.new)
+        return {"label": self.new}
+
+    def committed(self) -> None:
+        self._pending.rename(self.old, self.new)
+
+    def event(self) -> tuple[Kind, str]:
+        return "renamed", f"{_shown(self.old)} to {_shown(self.new)}"
+
+
+class Merge(Job):
+    """Merges a class into another one."""
+
+    def __init__(self, source: Label, into: Label, pending: Pending) -> None:
+        super().__init__()
+        self.source, self.into, self._pending = source, into, pending
+
+    def apply(self, context: WriteContext) -> Result:
+        if self.source == self.into:
+            raise RequestError(422, "same_class", "A class cannot be merged into itself: name another one.")
+        _require_class(context.learner, self.source)
+        _require_class(context.learner, self.into)
+        merged = context.learner.merge_classes(self.source, self.into)
+        _record(context, MERGED, self.into, merged.exact)
+        return _removal(merged)
+
+    def committed(self) -> None:
+        self._pending.rename(self.source, self.into)
+
+    def event(self) -> tuple[Kind, str]:
+        return "merged", f"{_shown(self.source)} into {_shown(self.into)}"
+
+
+class Remove(Job):
+    """Removes a class, from older files of the service too."""
+
+    def __init__(self, name: Label) -> None:
+        super().__init__()
+        self.name = name
+
+    def apply(self, context: WriteContext) -> Result:
+        _require_class(context.learner, self.name)
+        removed = context.learner.remove_class(self.name)
+        _record(context, REMOVED, exact=removed.exact)
+        context.records.to_write_out = True
+        return _removal(removed)
+
+    def event(self) -> tuple[Kind, str]:
+        return "removed", _shown(self.name)
+
+
+def _require_class(learner: Learner, name: Label) -> None:
+    if name not in learner.classes:
+        message = f'There is no class {_shown(name)}: GET /classes lists the classes, and 1 is not "1".'
+        raise RequestError(404, "unknown_class", message)
+
+
+def _record(context: WriteContext, what: str, name: Label | None = None, exact: bool | None = None) -> None:
+    """Adds a line for `operations.jsonl`, which the saved learner gets."""
+    classes = context.learner.classes
+    lines = [*context.records.operations, operation(what, len(classes), name, exact)]
+    context.records.operations = without_gone_names(lines, classes)
+
+
+def _removal(removal: Removal) -> Result:
+    return {"erased": list(removal.erased), "remains": list(removal.remains), "exact": removal.exact}
+
+
+def _described(labels: Sequence[Label]) -> str:
+    distinct = list(dict.fromkeys(labels))
+    classes = _shown(distinct[0]) if len(distinct) == 1 else f"{len(distinct)} classes"
+    return f"{len(labels)} {'image' if len(labels) == 1 else 'images'} of {classes}"
+
+
+def _shown(label: Label) -> str:
+    text = repr(label)
+    return text if len(text) <= 60 else f"{text[:57]}..."

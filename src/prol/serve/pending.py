@@ -1,4 +1,4 @@
-"""Images that were predicted and may still get a label: in memory only, few, and not for long."""
+"""Images that were predicted and may still get a label: in memory only, limited in number, size and time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from prol.labels import Label
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """An image as it was sent, what was said about it, and what was known then.
+class PendingImage:
+    """An image as it was sent, its prediction, and the classes known at that time.
 
-    `familiarity` is None where the method cannot tell; `predicted` is None where nothing was learnt yet.
+    `familiarity` is None where the method has none; `predicted` is None where nothing was learnt yet.
     """
 
     data: bytes
@@ -25,71 +25,66 @@ class Waiting:
 
 
 class Pending:
-    """Waiting images by unguessable ids. When there is no more room, the oldest make way."""
+    """Pending images by unguessable ids. When a limit is reached, the oldest are dropped."""
 
     def __init__(
-        self, images: int, most_bytes: int, seconds: float, clock: Callable[[], float] = time.monotonic
+        self, max_images: int, max_bytes: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.most_images, self.most_bytes, self.seconds = images, most_bytes, seconds
+        self.max_images, self.max_bytes, self.seconds = max_images, max_bytes, seconds
         self._clock = clock
         self._lock = threading.Lock()
-        # In the order of their deadlines, which is that of their coming: all wait equally long.
-        self._waiting: dict[str, tuple[float, Waiting]] = {}
+        # Ordered by deadline, which is the order of arrival: all wait equally long.
+        self._images: dict[str, tuple[float, PendingImage]] = {}
         self._bytes = 0
 
-    def add(self, images: Sequence[Waiting]) -> list[str]:
-        """An id for each."""
+    def add(self, images: Sequence[PendingImage]) -> list[str]:
+        """Stores images and returns an id for each."""
         ids = [secrets.token_urlsafe(16) for _ in images]
         with self._lock:
             self._drop_expired()
             deadline = self._clock() + self.seconds
             for name, image in zip(ids, images, strict=True):
                 self._put(name, deadline, image)
-            while self._waiting and (len(self._waiting) > self.most_images or self._bytes > self.most_bytes):
-                self._drop(next(iter(self._waiting)))
+            while self._images and (len(self._images) > self.max_images or self._bytes > self.max_bytes):
+                self._drop(next(iter(self._images)))
         return ids
 
-    def claim(self, ids: Sequence[str]) -> dict[str, tuple[float, Waiting]]:
+    def claim(self, ids: Sequence[str]) -> dict[str, tuple[float, PendingImage]]:
         """Takes out those that are still there, to be learnt, or to be given back if that fails."""
         with self._lock:
             self._drop_expired()
-            return {name: self._drop(name) for name in ids if name in self._waiting}
+            return {name: self._drop(name) for name in ids if name in self._images}
 
-    def give_back(self, claimed: dict[str, tuple[float, Waiting]]) -> None:
+    def give_back(self, claimed: dict[str, tuple[float, PendingImage]]) -> None:
         """Puts claimed images back, with the deadlines they had."""
         with self._lock:
             for name, (deadline, image) in claimed.items():
                 self._put(name, deadline, image)
-            self._waiting = dict(sorted(self._waiting.items(), key=lambda item: item[1][0]))
+            self._images = dict(sorted(self._images.items(), key=lambda item: item[1][0]))
 
     def rename(self, old: Label, new: Label) -> None:
-        """A class has another name now: what was predicted means that one."""
+        """A class has a new name: predictions of the old one count as predictions of the new one."""
         with self._lock:
-            for name, (deadline, image) in self._waiting.items():
+            for name, (deadline, image) in self._images.items():
                 if image.predicted == old:
-                    self._waiting[name] = deadline, replace(image, predicted=new)
-
-    def sweep(self) -> None:
-        """Drops what has expired."""
-        with self._lock:
-            self._drop_expired()
+                    self._images[name] = deadline, replace(image, predicted=new)
 
     def amounts(self) -> tuple[int, int]:
-        """Images and bytes that wait now."""
+        """Number and bytes of the images that are pending now; expired ones are dropped first."""
         with self._lock:
             self._drop_expired()
-            return len(self._waiting), self._bytes
+            return len(self._images), self._bytes
 
-    def _put(self, name: str, deadline: float, image: Waiting) -> None:
-        self._waiting[name] = deadline, image
+    def _put(self, name: str, deadline: float, image: PendingImage) -> None:
+        self._images[name] = deadline, image
         self._bytes += len(image.data)
 
-    def _drop(self, name: str) -> tuple[float, Waiting]:
-        entry = self._waiting.pop(name)
+    def _drop(self, name: str) -> tuple[float, PendingImage]:
+        entry = self._images.pop(name)
         self._bytes -= len(entry[1].data)
         return entry
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        for name in [name for name, (deadline, _) in self._waiting.items() if deadline <= now]:
+        for name in [name for name, (deadline, _) in self._images.items() if deadline <= now]:
             self._drop(name)

@@ -1,35 +1,126 @@
-"""What goes in and out as JSON, for checking it and for the OpenAPI document."""
+"""Labels and JSON bodies: what clients send, what they receive, and how OpenAPI describes both.
+
+A label is text or an integer; 1 and "1" are different classes.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, WithJsonSchema
+from starlette.requests import Request
 
-from prol.serve.naming import HIGHEST, LONGEST
+from prol.labels import Label
+from prol.serve.errors import RequestError
 
-Name = StrictStr | StrictInt
+MAX_LENGTH = 500
+MAX_INTEGER = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_LABEL_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH},
+        {"type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER},
+    ]
+}
+
+Number = int | float
+LabelOut = StrictStr | StrictInt
+LabelIn = Annotated[LabelOut, WithJsonSchema(_LABEL_SCHEMA)]
+"""Described with its limits; `checked_label` enforces them, with its own error code."""
 
 
-class _Given(BaseModel):
+def text_label(text: str, integer: bool) -> Label:
+    """A label out of a form or a path, where everything is text."""
+    if not integer:
+        return checked_label(text)
+    if not _INTEGER.fullmatch(text.strip()):
+        raise bad_label("A label is not an integer: leave out integers=true, or send digits.")
+    return checked_label(int(text))
+
+
+def checked_label(label: Label) -> Label:
+    if isinstance(label, int):
+        if abs(label) > MAX_INTEGER:
+            raise bad_label(f"A label is out of range: integers go from -{MAX_INTEGER} to {MAX_INTEGER}.")
+        return label
+    if not 1 <= len(label) <= MAX_LENGTH:
+        raise bad_label(f"A label has {len(label)} characters: it must have 1 to {MAX_LENGTH}.")
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise bad_label("A label is not valid Unicode: it holds a lone surrogate.") from None
+    return label
+
+
+def bad_label(message: str) -> RequestError:
+    return RequestError(422, "bad_label", message)
+
+
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class LateLabel(_Given):
+class LateLabel(_Body):
     id: str = Field(min_length=1, max_length=100)
-    label: Name
+    label: LabelIn
 
 
-class LabelsGiven(_Given):
-    labels: list[LateLabel] = Field(min_length=1)
+_LATE_LABELS_SCHEMA = {"type": "array", "minItems": 1, "items": LateLabel.model_json_schema()}
 
 
-class NameGiven(_Given):
-    label: Name
+class LateLabelsBody(_Body):
+    labels: Annotated[list[LateLabel], Field(min_length=1), WithJsonSchema(_LATE_LABELS_SCHEMA)]
 
 
-class IntoGiven(_Given):
-    into: Name
+class RenameBody(_Body):
+    label: LabelIn
+
+
+class MergeBody(_Body):
+    into: LabelIn
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_json(request: Request, kind: type[Body]) -> Body:
+    """The body as a `kind`: 415 for other content types, 400 for invalid JSON, 422 for JSON that does not fit.
+
+    FastAPI's own body parameters are not used: they accept lone surrogates, and any content type ending in +json.
+    """
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise RequestError(415, "not_json", "Send JSON, with Content-Type: application/json.")
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise RequestError(400, "broken_json", f"The body is not JSON: {first['msg']}.") from None
+        place = ".".join(str(part) for part in first["loc"][:3])
+        message = f"The body does not fit at {place or 'the top level'}: {first['msg']}."
+        raise RequestError(422, "invalid", message) from None
+
+
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
+    """The description of a JSON body, as `openapi_extra` takes it."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": kind.model_json_schema()}}}}
+
+
+def form_body(max_images: int, labels: bool = False) -> dict[str, Any]:
+    """The description of a form with images, and with labels if so wished, as `openapi_extra` takes it."""
+    image = {"type": "string", "format": "binary"}
+    properties: dict[str, Any] = {"images": {"type": "array", "items": image, "minItems": 1, "maxItems": max_images}}
+    if labels:
+        text = {"type": "string", "minLength": 1}
+        properties["labels"] = {"type": "array", "items": text, "minItems": 1, "maxItems": max_images}
+    required = list(properties)
+    if labels:
+        properties["integers"] = {"type": "string", "enum": ["true", "false"]}
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
 class Learnt(BaseModel):
@@ -45,7 +136,7 @@ class Labelled(Learnt):
 
 
 class RankedLabel(BaseModel):
-    label: Name
+    label: LabelOut
     score: float
     probability: float
 
@@ -63,7 +154,7 @@ class Predicted(BaseModel):
 
 
 class ClassCount(BaseModel):
-    label: Name
+    label: LabelOut
     count: int | None
 
 
@@ -81,7 +172,7 @@ class Removed(BaseModel):
 
 class Renamed(BaseModel):
     version: int
-    label: Name
+    label: LabelOut
 
 
 class Status(BaseModel):
@@ -92,10 +183,10 @@ class Status(BaseModel):
     images_learnt: int
     prequential: dict[str, Any]
     throughput: dict[str, float]
-    memory: dict[str, float]
+    memory: dict[str, Number]
     queue: dict[str, int]
     events: list[dict[str, str]]
-    limits: dict[str, float | None]
+    limits: dict[str, Number | None]
 
 
 class ErrorText(BaseModel):
@@ -107,50 +198,7 @@ class ErrorAnswer(BaseModel):
     error: ErrorText
 
 
-_LABEL = {
-    "anyOf": [
-        {"type": "string", "minLength": 1, "maxLength": LONGEST},
-        {"type": "integer", "minimum": -HIGHEST, "maximum": HIGHEST},
-    ]
-}
-
-
-def object_of(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def json_body(schema: dict[str, Any]) -> dict[str, Any]:
-    """As `openapi_extra` takes it."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def form_body(most_images: int, **texts: dict[str, Any]) -> dict[str, Any]:
-    """A form with images and the given fields of text."""
-    image = {"type": "string", "format": "binary"}
-    images = {"type": "array", "items": image, "minItems": 1, "maxItems": most_images}
-    schema = object_of(images=images, **texts) | {"required": ["images", *(["labels"] if texts else [])]}
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
-
-
-NAME_BODY = json_body(object_of(label=_LABEL))
-INTO_BODY = json_body(object_of(into=_LABEL))
-LABELS_BODY = json_body(
-    object_of(
-        labels={
-            "type": "array",
-            "minItems": 1,
-            "items": object_of(id={"type": "string", "minLength": 1, "maxLength": 100}, label=_LABEL),
-        }
-    )
-)
-
-
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """As `responses` takes it; those that any request may meet are among them."""
+    """The description of errors, as `responses` takes it; those that any request may meet are among them."""
     common = (400, 403, 408, 413, 422, 429, 500, 503)
     return {status: {"model": ErrorAnswer} for status in sorted({*common, *statuses})}

@@ -1,4 +1,4 @@
-"""The process: opens the folder, listens, and stops in an orderly way when it is told to."""
+"""The process: it opens the folder, listens, and stops in an orderly way on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -17,43 +17,45 @@ from fastapi import FastAPI
 from PIL import Image
 
 from prol.serve.app import create_app
-from prol.serve.budget import Budget
-from prol.serve.guard import is_loopback
-from prol.serve.journal import Journal
-from prol.serve.lifecycle import Lifecycle
-from prol.serve.opening import open_service
-from prol.serve.service import Service
-from prol.serve.settings import Limits, Plan
-from prol.serve.store import Store
-from prol.serve.tokens import Tokens
+from prol.serve.monitoring import Activity
+from prol.serve.security import Tokens, is_loopback
+from prol.serve.service import Lifecycle, Service
+from prol.serve.settings import Limits, ServeOptions
+from prol.serve.store import Store, open_service
+from prol.serve.uploads import MemoryBudget
 
-LAST_SECONDS = 30
-"""For requests in hand when the process is told to stop."""
+SHUTDOWN_SECONDS = 30
+"""For requests in progress when the process is asked to stop."""
 
 
-def serve(folder: Path, plan: Plan, limits: Limits, tokens: Tokens, host: str, port: int) -> None:
-    """Serves a folder until SIGTERM or SIGINT. Raises ValueError or OSError where it cannot begin."""
-    if not tokens.needed and not is_loopback(host):
+def serve(folder: Path, options: ServeOptions, limits: Limits, tokens: Tokens, host: str, port: int) -> None:
+    """Serves a folder until SIGTERM or SIGINT. Raises ValueError or OSError if it cannot start."""
+    if not tokens.required and not is_loopback(host):
         raise ValueError(
             f"{host} can be reached from other machines: set tokens with --write-token-file and --read-token-file "
             "(or PROL_WRITE_TOKEN and PROL_READ_TOKEN), or listen on 127.0.0.1"
         )
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # strangers' broken forms are no news
-    store = Store(folder.resolve(), plan.checkpoints)
-    with _listen(host, port) as listening:
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms of clients are not worth a line
+    store = Store(folder.resolve(), options.checkpoints)
+    with listen(host, port) as listening:
         try:
-            _Server(store, plan, limits, tokens, listening).run_all()
+            _Server(store, options, limits, tokens, listening).run_all()
         finally:
             store.release()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A bound TCP socket.
+
+    Its protocol is explicit: asyncio sets TCP_NODELAY only where that is IPPROTO_TCP, and without TCP_NODELAY each
+    request on a kept-alive connection waits 40 ms for a delayed acknowledgement.
+    """
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be from 0 to {2**16 - 1}, got {port}")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
+        listening = socket.socket(family, kind, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except OSError as error:
@@ -62,14 +64,16 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Answers from the first moment, with 503 until the service is opened, and again when it is stopping."""
+    """Responds from the first moment: with 503 until the service is open, and again while it is stopping."""
 
-    def __init__(self, store: Store, plan: Plan, limits: Limits, tokens: Tokens, listening: socket.socket) -> None:
-        self.lifecycle, self.journal, self.budget = Lifecycle(), Journal(), Budget(limits.memory_bytes)
-        self.store, self.plan, self.limits, self.listening = store, plan, limits, listening
+    def __init__(
+        self, store: Store, options: ServeOptions, limits: Limits, tokens: Tokens, listening: socket.socket
+    ) -> None:
+        self.lifecycle, self.activity, self.budget = Lifecycle(), Activity(), MemoryBudget(limits.memory_bytes)
+        self.store, self.options, self.limits, self.listening = store, options, limits, listening
         self.service: Service | None = None
         self.failure: Exception | None = None
-        app = create_app(self.lifecycle, limits, tokens, self.journal, self.budget)
+        app = create_app(self.lifecycle, limits, tokens, self.activity, self.budget)
         app.router.lifespan_context = self._lifespan
         super().__init__(
             uvicorn.Config(
@@ -78,11 +82,12 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_graceful_shutdown=LAST_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             )
         )
 
     def run_all(self) -> None:
+        """Serves, then finishes the service: the waiting jobs are committed and the saved learner is written."""
         self.run(sockets=[self.listening])
         if self.failure is not None:
             raise self.failure
@@ -91,12 +96,12 @@ class _Server(uvicorn.Server):
                 self.service.finish()
             except (OSError, ValueError) as error:
                 raise OSError(
-                    f"the saved learner in {self.store.folder} could not be brought up to date ({error}); nothing is "
+                    f"the saved learner in {self.store.folder} could not be updated ({error}); nothing is "
                     f"lost: everything that was acknowledged is in {self.store.place}"
                 ) from error
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A second signal does not wait for clients any more. The process ends by itself, not by the signal."""
+        """A second signal stops waiting for clients. The process ends by itself, not by the signal."""
         del sig, frame
         self.force_exit = self.should_exit
         self.lifecycle.is_stopping = self.should_exit = True
@@ -123,15 +128,15 @@ class _Server(uvicorn.Server):
         print(f"serving {self.store.folder} on http://{place}:{port}", flush=True)
 
     def _open_service(self) -> Service:
-        opened = open_service(self.store, self.plan, _warn)
-        return Service(self.store, opened, self.limits, self.budget, self.journal)
+        opened = open_service(self.store, self.options, _warn)
+        return Service(self.store, opened, self.limits, self.budget, self.activity)
 
     async def _sweep(self) -> None:
-        """Lets go of images whose time is over, also when nobody asks."""
+        """Drops expired images from memory even if no request arrives."""
         while True:
             await asyncio.sleep(min(5.0, self.limits.pending_seconds))
             if self.service is not None:
-                self.service.pending.sweep()
+                self.service.pending.amounts()
 
 
 def _warn(text: str) -> None:

@@ -1,4 +1,4 @@
-"""How much of anything the service takes on, and where it listens."""
+"""Settings of the service: limits on requests, and the learner to serve."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """Everything a client could ask too much of.
+    """Upper limits on everything that a client can demand.
 
     Args:
-        body_bytes: of one request.
-        body_seconds: in which a request must have arrived.
-        images: in one request.
-        pixels: of one image, looked up in its header before it is decoded.
-        request_pixels: of all images of one request.
-        memory_bytes: of all requests in hand together, encoded and decoded.
+        body_bytes: bytes of one request.
+        body_seconds: seconds in which a request must have arrived.
+        images: images in one request.
+        pixels: pixels of one image, read from its header before it is decoded.
+        request_pixels: pixels of all images of one request.
+        memory_bytes: bytes of all requests in progress together, encoded and decoded.
         queue: requests that wait to be learnt.
-        rate: requests a second from one client; none by default.
-        pending_images: that wait for a late label.
-        pending_bytes: of them.
-        pending_seconds: for which they wait.
+        rate: requests per second from one client; unlimited by default.
+        pending_images: images that wait for a late label.
+        pending_bytes: bytes of these images.
+        pending_seconds: seconds for which they wait.
         keys: idempotency keys that are remembered.
     """
 
@@ -49,8 +49,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What `prol serve` was asked for; method, options and seed are those of a learner that is to be made."""
+class ServeOptions:
+    """The learner to serve; `method`, `options` and `seed` apply to a new learner only."""
 
     method: str | None = None
     backbone: str | None = None

@@ -1,4 +1,4 @@
-"""The one thread that changes the learner: applies a group of jobs, commits it, and only then answers."""
+"""The writer: the single thread that changes the learner. It applies a batch of jobs, commits it, then responds."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from prol.artifacts.updating import saved_sha256
 from prol.labels import Label
 from prol.learner import Footprint, SavedState
+from prol.runs.saving import saved_sha256
+from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
+from prol.serve.errors import RequestError, not_written
 from prol.serve.jobs import Job
-from prol.serve.journal import Journal
-from prol.serve.observing import Calibrator
-from prol.serve.opening import Opened
-from prol.serve.records import Records
-from prol.serve.refusals import Refusal, not_written
-from prol.serve.round import Outcome, Round, UnforeseenError, undo
-from prol.serve.snapshots import Publisher, Snapshot, Turns
-from prol.serve.store import Store, about
-from prol.serve.waiting_line import WaitingLine
+from prol.serve.monitoring import Activity
+from prol.serve.snapshots import Calibrator, Publisher, Snapshot
+from prol.serve.store import Opened, Records, Store, describe
 
-MOST_OPERATIONS = 100
-"""Changes of classes that checkpoints carry along before the saved learner gets them."""
+MAX_OPERATIONS = 100
+"""Changes of classes that checkpoints hold before they are written to the saved learner."""
+
+_log = logging.getLogger("prol")
 
 
 @dataclass(frozen=True)
-class View:
-    """What is durable, for whoever asks about it without asking the learner."""
+class Committed:
+    """The durable state, for readers that must not touch the learner."""
 
     version: int
     classes: tuple[Label, ...]
@@ -38,144 +37,150 @@ class View:
 
 
 class Writer:
-    """Owns the learner. What it could not commit it takes back."""
+    """Owns the learner. What it cannot commit it rolls back."""
 
-    def __init__(self, store: Store, opened: Opened, line: WaitingLine, journal: Journal, most_keys: int) -> None:
+    def __init__(self, store: Store, opened: Opened, queue: JobQueue, activity: Activity, max_keys: int) -> None:
         learner, records, version = opened.learner, opened.records, opened.version
-        self.line, self.turns = line, Turns(learner.backbone.device.type)
-        self._store, self._learner, self._journal, self._most_keys = store, learner, journal, most_keys
-        self._about, self._number = about(learner), version
+        self.queue = queue
+        on_gpu = learner.backbone.device.type == "cuda"
+        # CUDA graphs must not be captured while another thread uses the device. On a CPU threads run side by side.
+        self.device_lock: AbstractContextManager[object] = threading.Lock() if on_gpu else nullcontext()
+        self._store, self._learner, self._activity, self._max_keys = store, learner, activity, max_keys
+        self._description, self._last_version = describe(learner), version
         self._durable: SavedState = learner.state()
-        self._unsure = False
-        """Whether the learner may be in another state than the last committed one."""
-        self.view = self._look(version, records)
+        self._dirty = False
+        """Whether the learner may differ from the last committed state."""
+        self.committed = self._view(version, records)
         first = Snapshot(version, learner, self._durable, records.novelty)
-        self.publisher = Publisher(first, self.turns, self._snapshot_failed)
+        self.publisher = Publisher(first, self.device_lock, self._snapshot_failed)
         self._calibrator = Calibrator(records.novelty, lambda: self.publisher.current)
         self._thread = threading.Thread(target=self._work, name="prol-writer", daemon=True)
 
     def start(self) -> None:
-        self._write_out()
+        self._erase_removed()
         self.publisher.start()
         self._thread.start()
 
     def finish(self) -> None:
-        """Does what is in the line, then stops."""
-        self.line.close()
+        """Drains the queue, then stops."""
+        self.queue.close()
         self._thread.join()
         self.publisher.stop()
 
+    def _work(self) -> None:
+        while jobs := self.queue.take():
+            began = time.monotonic()
+            # A forced stop cancels the requests in progress: their clients have received nothing.
+            active = [job for job in jobs if job.done.set_running_or_notify_cancel()]
+            try:
+                with self.device_lock:
+                    outcomes = self._process(active)
+            except Exception as error:  # the thread must live on, or no request would ever be answered again
+                self._dirty, outcomes = True, dict.fromkeys(active, _internal(error))
+            for job, outcome in outcomes.items():
+                if isinstance(outcome, RequestError):
+                    job.done.set_exception(outcome)
+                else:
+                    job.done.set_result(outcome)
+            self.queue.batch_seconds = time.monotonic() - began
+
+    def _process(self, jobs: list[Job]) -> dict[Job, Outcome]:
+        """Applies and commits a batch; returns the outcome of each job."""
+        if self._dirty:
+            self._roll_back([])
+        batch, crashed = self._apply(jobs)
+        if not batch.applied:
+            return batch.outcomes() | crashed
+        try:
+            batch.complete(self._last_version + 1, self._max_keys)
+            batch.records.novelty = self._calibrator.state()
+            self._commit(batch.records)
+        except Exception as error:  # nothing was acknowledged
+            self._activity.failed_commits += 1
+            self._roll_back([job for job in jobs if job not in crashed])
+            return batch.outcomes(not_written(error)) | crashed
+        for job in batch.applied:
+            job.committed()
+            self._activity.add_event(*job.event())
+            self._activity.learnt.add(job.images)
+        self._erase_removed()
+        return batch.outcomes() | crashed
+
+    def _apply(self, jobs: list[Job]) -> tuple[Batch, dict[Job, Outcome]]:
+        """A batch of all jobs but those that crash: after each of these, the others are applied again."""
+        crashed: dict[Job, Outcome] = {}
+        while True:
+            remaining = [job for job in jobs if job not in crashed]
+            batch = Batch(self._learner, self.committed.records, self._calibrator)
+            try:
+                for job in remaining:
+                    batch.add(job)
+                return batch, crashed
+            except JobCrash as crash:
+                crashed[crash.job] = _internal(crash.__cause__)
+                self._roll_back(remaining)
+
+    def _commit(self, records: Records) -> None:
+        """Makes the learner's present state durable, under a version that was never tried before, and publishes it."""
+        began = time.monotonic()
+        self._last_version += 1
+        version, state = self._last_version, self._learner.state()
+        self._store.commit(version, self._description, state, records)
+        self._durable, self.committed = state, self._view(version, records)
+        self._activity.count_commit(time.monotonic() - began)
+        self.publisher.offer(lambda: Snapshot(version, self._learner, state, records.novelty))
+
+    def _roll_back(self, jobs: Sequence[Job]) -> None:
+        """Returns to the last committed state."""
+        self._learner.load_state(*self._durable)
+        self._calibrator.load_state(self.committed.records.novelty)
+        for job in jobs:
+            job.roll_back()
+        self._dirty = False
+
     def save(self) -> None:
-        """Writes the saved learner; its hash is committed first, so that a start after a crash knows it as its own."""
+        """Writes the saved learner. Its hash is committed first, so that a start after a crash recognises it."""
 
         def announce(sha256: str) -> None:
-            records = self.view.records.copy()
+            records = self.committed.records.copy()
             present = saved_sha256(self._store.folder)
             records.artifact = [known for known in (present, sha256) if known is not None]
             self._commit(records)
 
-        if self._unsure:
-            self._go_back([])
-        self._store.save(self._learner, announce, self.view.records.operations)
+        if self._dirty:
+            self._roll_back([])
+        self._store.save(self._learner, announce, self.committed.records.operations)
 
-    def _work(self) -> None:
-        while group := self.line.take():
-            began = time.monotonic()
-            # Whoever is not there any more, because the server was told to stop at once, has heard nothing of it.
-            present = [job for job in group if job.done.set_running_or_notify_cancel()]
-            try:
-                with self.turns.take():
-                    outcomes = self._serve(present)
-            except Exception as error:  # the thread must live on, or nobody would ever be answered again
-                self._unsure, outcomes = True, dict.fromkeys(present, _internal(error))
-            for job, outcome in outcomes.items():
-                self._answer(job, outcome)
-            self.line.seconds_a_group = time.monotonic() - began
+    def _erase_removed(self) -> None:
+        """After a class was removed, rewrites the saved learner and drops older checkpoints, so that no file holds it.
 
-    def _serve(self, group: list[Job]) -> dict[Job, Outcome]:
-        """An outcome for each job. After a failure that nobody foresaw, the others are tried again without that one."""
-        if self._unsure:
-            self._go_back([])
-        failed: dict[Job, Outcome] = {}
-        while True:
-            todo = [job for job in group if job not in failed]
-            attempt = Round(self._learner, self.view.records, self._calibrator)
-            try:
-                for job in todo:
-                    attempt.take(job)
-                break
-            except UnforeseenError as unforeseen:
-                failed[unforeseen.job] = _internal(unforeseen.__cause__)
-                self._go_back(todo)
-        if not attempt.applied:
-            return attempt.outcomes() | failed
-        try:
-            attempt.finish(self._number + 1, len(self._learner.classes), self._most_keys)
-            attempt.records.novelty = self._calibrator.state()
-            self._commit(attempt.records)
-        except Exception as error:  # whatever hindered the commit: nothing was acknowledged
-            self._journal.failed_commits += 1
-            self._go_back(todo)
-            return attempt.outcomes(not_written(error)) | failed
-        for job in attempt.applied:
-            job.committed()
-            self._journal.note(*job.event())
-            self._journal.learnt.add(job.images)
-        self._write_out()
-        return attempt.outcomes() | failed
-
-    def _write_out(self) -> None:
-        """If a class was removed, the saved learner becomes the present one and older checkpoints go: it is in neither.
-
-        What fails here is tried again after each commit and at the next start. The last commit says that it is done,
-        and is the second one that does not know the class any more.
+        If this fails it is tried again after each commit and at the next start. The last commit records that it is
+        done, and is the second checkpoint without the class.
         """
-        records = self.view.records
-        if not records.to_write_out and len(records.operations) < MOST_OPERATIONS:
+        records = self.committed.records
+        if not records.to_write_out and len(records.operations) < MAX_OPERATIONS:
             return
         try:
             self.save()
-            self._store.checkpoints.drop_before(self.view.version)
-            done = self.view.records.copy()
+            self._store.checkpoints.drop_before(self.committed.version)
+            done = self.committed.records.copy()
             done.operations, done.to_write_out = [], False
             self._commit(done)
         except Exception as error:
-            self._journal.failed_commits += 1
-            logging.getLogger("prol").error("a removed class is still in older files", exc_info=error)
+            self._activity.failed_commits += 1
+            _log.error("a removed class is still in older files", exc_info=error)
 
-    def _commit(self, records: Records) -> None:
-        """Makes what the learner is now durable, under a number that was never tried before, and publishes it."""
-        began = time.monotonic()
-        self._number += 1
-        number, state = self._number, self._learner.state()
-        self._store.commit(number, self._about, state, records)
-        self._durable, self.view = state, self._look(number, records)
-        self._journal.count_commit(time.monotonic() - began)
-        self.publisher.offer(lambda: Snapshot(number, self._learner, state, records.novelty))
-
-    def _go_back(self, jobs: Sequence[Job]) -> None:
-        self._learner.load_state(*self._durable)
-        self._calibrator.go_back(self.view.records.novelty)
-        undo(jobs)
-        self._unsure = False
-
-    def _look(self, version: int, records: Records) -> View:
+    def _view(self, version: int, records: Records) -> Committed:
         counted = self._learner.class_counts()
         counts = None if counted is None else tuple(round(count) for count in counted.tolist())
-        return View(version, tuple(self._learner.classes), counts, self._learner.footprint(), records)
-
-    def _answer(self, job: Job, outcome: Outcome) -> None:
-        if isinstance(outcome, Refusal):
-            job.done.set_exception(outcome)
-        else:
-            job.done.set_result(outcome)
+        return Committed(version, tuple(self._learner.classes), counts, self._learner.footprint(), records)
 
     def _snapshot_failed(self, error: Exception) -> None:
-        self._journal.failed_snapshots += 1
-        logging.getLogger("prol").error("no snapshot could be made: predictions stay as they are", exc_info=error)
+        self._activity.failed_snapshots += 1
+        _log.error("no snapshot could be made: predictions stay as they are", exc_info=error)
 
 
-def _internal(error: BaseException | None) -> Refusal:
-    logging.getLogger("prol").error("a request has failed", exc_info=error)
-    message = "Something went wrong that should not have, and nothing of this was learnt: the log says more."
-    return Refusal(500, "internal", message)
+def _internal(error: BaseException | None) -> RequestError:
+    _log.error("a request has failed", exc_info=error)
+    message = "An unexpected error occurred, and nothing of this was learnt: the log says more."
+    return RequestError(500, "internal", message)

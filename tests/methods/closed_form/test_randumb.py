@@ -13,7 +13,7 @@ from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.closed_form.random_features import gamma_by_variance
 from prol.methods.closed_form.randumb import RanDumb
-from prol.runs.counting import count_parameters
+from prol.runs.inspection import count_parameters
 
 TASKS = ([0, 1, 2], [3, 4, 5])
 TEST = pictures(list(range(6)), seed=7)

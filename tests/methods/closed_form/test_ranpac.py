@@ -13,7 +13,7 @@ from prol.backbones import ViT, open_backbone
 from prol.learner import Amount
 from prol.methods.closed_form.ranpac import RanPAC
 from prol.methods.closed_form.solvers import choose_ridge, mean_square, ridge
-from prol.runs.counting import count_parameters
+from prol.runs.inspection import count_parameters
 from prol.testing.stream import difference
 
 TASKS = ([0, 1, 2], [3, 4, 5])

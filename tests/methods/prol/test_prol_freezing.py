@@ -148,10 +148,12 @@ def test_answers_do_not_depend_on_the_batch() -> None:
 # A loss that is not finite
 
 
-@pytest.mark.parametrize("labels", [[0, 1], [0, 2]], ids=["known classes", "a new class"])
+@pytest.mark.parametrize(
+    ("labels", "steps"), [([0, 1], 50), ([0, 2], 50), ([0, 2], 1)], ids=["known classes", "a new class", "a new task"]
+)
 @pytest.mark.parametrize("augment", ["none", "crop_flip"])
-def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(labels: list[int], augment: str) -> None:
-    learner = make_prol(lr=1e200, tune_norms=False, augment=augment)
+def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(labels: list[int], steps: int, augment: str) -> None:
+    learner = make_prol(lr=1e200, tune_norms=False, augment=augment, task_min_steps=steps)
     learner.learn(pictures([0, 1]), [0, 1])
     twin = learner.clone()
     with pytest.raises(ValueError, match=r"not finite.*lr") as refusal:

@@ -24,7 +24,7 @@ from prol.methods.prol_plus.options import (
     Widths,
     plan,
 )
-from prol.runs.counting import count_parameters
+from prol.runs.inspection import count_parameters
 
 MOST_LINEAR = 0.6
 """Of all features those that may be the blocks' own; the rest are random."""

@@ -113,9 +113,11 @@ def test_gradients_are_clipped_together(method: str) -> None:
 
 
 @every_method
-@pytest.mark.parametrize("labels", [[0, 1], [0, 2]], ids=["known classes", "a new class"])
-def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(method: str, labels: list[int]) -> None:
-    learner: Any = make(method)
+@pytest.mark.parametrize(
+    ("labels", "steps"), [([0, 1], 50), ([0, 2], 50), ([0, 2], 1)], ids=["known classes", "a new class", "a new task"]
+)
+def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(method: str, labels: list[int], steps: int) -> None:
+    learner: Any = make(method, task_min_steps=steps, **{"generators": "auto"} if method == "convprompt" else {})
     learn(learner, [0, 1])
     (learner.heads if method == "convprompt" else learner.head).bias.rows[0] = torch.inf
     twin = learner.clone()

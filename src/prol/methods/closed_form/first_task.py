@@ -24,10 +24,12 @@ class FirstTask:
         self.lr, self.over, self._state = lr, False, state
         state.value("over", self)
         state.tensors("norm", self.network.trained, kind="parameter", agree="LayerNorms")
-        self.head = LinearHead(
-            state.scope("head"), backbone.width, backbone.dtype, grows=lambda: not self.over, stored=False
-        )
+        head = state.scope("head")
+        self.head = LinearHead(head, backbone.width, backbone.dtype, grows=self._is_tuning, stored=False)
         self.adam = Adam(state, per_class={"head.weight": "mean", "head.bias": "mean"})
+
+    def _is_tuning(self) -> bool:
+        return not self.over
 
     def end(self) -> None:
         """Freezes the network as it is, and drops what trained it."""

@@ -65,7 +65,10 @@ class FOAL(Learner):
         self.counts = state.table("counts", dtype=torch.float64, kind="statistic", counts=True)
         self.layer = RandomLayer(state, self.seed, self._draw)
         state.on_remove(self._remove_class)
-        state.trace(removed=lambda row: "" if row is not None and int(self.counts.rows[row]) <= 1 else SPREAD)
+        state.trace(removed=self._spread_trace)
+
+    def _spread_trace(self, row: int | None) -> str:
+        return "" if row is not None and int(self.counts.rows[row]) <= 1 else SPREAD
 
     def _draw(self, random: torch.Generator) -> dict[str, Tensor]:
         b, bound = self.backbone, self.backbone.width**-0.5

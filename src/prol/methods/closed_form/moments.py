@@ -117,6 +117,9 @@ class Moments:
         """Takes a class out of these moments in a saved state, but for its row; how many samples it had."""
         return take_out_of_moments(tensors, self._state.prefix, row)
 
+    def class_counts(self) -> Tensor:
+        return self.counts.rows
+
     def spread_trace(self, row: int | None) -> str:
         """Says that removing a class of more than one image leaves how these spread in XᵀX."""
         return "" if row is not None and int(self.counts.rows[row]) <= 1 else SPREAD

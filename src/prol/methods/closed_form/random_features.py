@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from prol.state import State
+from prol.state import State, weakly
 
 
 class RandomLayer:
@@ -32,9 +32,12 @@ class RandomLayer:
         draw: Callable[[torch.Generator], Mapping[str, Tensor]],
         stored: bool = True,
     ) -> None:
-        self.drawn_from, self._draw, self.tensors = seed, draw, draw(own_generator(seed))
+        self.drawn_from, self._draw, self.tensors = seed, weakly(draw), draw(own_generator(seed))
         state.value("drawn_from", self, load=self._redraw, agree="seed of the random features")
-        state.group("random layer", lambda: self.tensors, lambda _: None, kind="parameter", saved=False, stored=stored)
+        state.group("random layer", self._read, lambda _: None, kind="parameter", saved=False, stored=stored)
+
+    def _read(self) -> Mapping[str, Tensor]:
+        return self.tensors
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]

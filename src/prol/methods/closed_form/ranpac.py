@@ -100,8 +100,8 @@ class RanPAC(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         rows = upload(rows, self.backbone.device)
+        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
         if self.first_task is None or self.first_task.over:
             features, self._last = self.encode(inputs), {}
         else:

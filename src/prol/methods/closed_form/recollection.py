@@ -98,7 +98,7 @@ class Recollection:
         if isinstance(memory, int):
             self.reservoir = ClassReservoir(kept, memory, backbone.width, backbone.dtype)
         self._state.value("seen", read=self._seen, load=self._set_seen, merge="sum")
-        self._state.value("classes", read=lambda: state.classes, load=lambda _: None)
+        self._state.value("classes", read=self._classes, load=lambda _: None)
         self._state.value("twin", self)
         state.on_load(lambda: None, prepare=self._separate)
         if self.reservoir is not None:
@@ -107,8 +107,14 @@ class Recollection:
         state.on_combine(self._combine_classes)
         state.count_by(self.class_counts)
         state.trace(removed=self._spread_trace)
-        state.trace(removed=lambda _: HELD_OUT if self.twin and self.moments is not None else "")
+        state.trace(removed=self._held_out_trace)
         state.trace(removed=DRAWN if self.reservoir is not None else "")
+
+    def _classes(self) -> int:
+        return self._state.classes
+
+    def _held_out_trace(self, row: int | None) -> str:  # noqa: ARG002
+        return HELD_OUT if self.twin and self.moments is not None else ""
 
     def _seen(self) -> int:
         return 0 if self.moments is None else self.moments.seen

@@ -41,7 +41,7 @@ class SLDA(Learner):
 
     def build(self, state: State) -> None:
         self.moments = Moments(state, self.backbone.width, torch.float64)
-        state.count_by(lambda: self.moments.counts.rows)
+        state.count_by(self.moments.class_counts)
         state.on_remove(self._remove_class)
         state.trace(removed=self.moments.spread_trace)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -102,7 +102,7 @@ class PROLPlus(Learner):
             self.tuning.end()
         self.look = FrozenPass(self.tuning.seen, b.acceleration.captured)
         self.moments = Moments(state.scope("moments"), w.all, torch.float32, w.stripe)
-        state.count_by(lambda: self.moments.counts.rows)
+        state.count_by(self.moments.class_counts)
         self.covariances: ClassCovariances | None = None
         if w.own:
             self.covariances = ClassCovariances(state.scope("own"), w.own, w.own_room, torch.float32)
@@ -121,7 +121,9 @@ class PROLPlus(Learner):
         state.value("last", self, "_last")
         state.on_remove(self._remove_class)
         state.trace(removed=SPREAD)
-        for text in self._traces():
+        state.trace(*["the scale of the features was taken from the first chunk"] * 2)
+        state.trace(*["the LayerNorms were tuned in the first task, on it if it was there"] * 2 * (o.adapt_steps > 0))
+        for text in (self._shrinkage_trace, self._directions_trace):
             state.trace(removed=text, merged=text)
 
     def _draw(self, random: torch.Generator) -> dict[str, Tensor]:
@@ -143,7 +145,7 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        inputs, rows = self.evaluation_input(pixels), upload(rows, self.backbone.device)
+        rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
         o, report = self.options, {}
         if self.tuning.over:
             blocks = self.encode(inputs)
@@ -253,17 +255,12 @@ class PROLPlus(Learner):
 
     # Removing, merging, counting
 
-    def _traces(self) -> list[Callable[[int | None], str]]:
-        """What was chosen on all images, whatever class they are of."""
-        tuned = "the LayerNorms were tuned in the first task, on it if it was there"
-        shrinkage = "the shrinkage was chosen on all that was seen"
-        directions = "the directions of class covariances were chosen on all that was seen"
-        return [
-            lambda _: "the scale of the features was taken from the first chunk",
-            lambda _: tuned if self.options.adapt_steps > 0 else "",
-            lambda _: shrinkage if self.chosen_at > 0 else "",
-            lambda _: directions if self.directions is not None else "",
-        ]
+    def _shrinkage_trace(self, row: int | None) -> str:  # noqa: ARG002
+        return "the shrinkage was chosen on all that was seen" if self.chosen_at > 0 else ""
+
+    def _directions_trace(self, row: int | None) -> str:  # noqa: ARG002
+        chosen = self.directions is not None
+        return "the directions of class covariances were chosen on all that was seen" if chosen else ""
 
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:
         values["seen"] -= self.moments.remove_class(tensors, row)

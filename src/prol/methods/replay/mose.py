@@ -62,10 +62,10 @@ class MOSE(ReplayLearner):
 
     def draw(self, rows: Tensor) -> Drawn:
         first = self.clock.first_row
-        kept = self.memory.places.rows[: len(self.memory)]
-        known = torch.cat([rows, kept])
+        stored = self.memory.places.rows[: len(self.memory)]
+        known = torch.cat([rows, stored])
         picked = draw_balanced(known, first, len(self.classes), self.options.replay, self.random)
-        of_task = (kept >= first).nonzero().flatten()
+        of_task = (stored >= first).nonzero().flatten()
         current = self.memory.draw(self.options.current, self.random, of_task)
         views = len(picked) + len(rows) + len(current)
         return {
@@ -74,7 +74,7 @@ class MOSE(ReplayLearner):
             "picked": torch.where(picked < len(rows), picked, len(rows) + torch.arange(len(picked))),
             "picked_rows": known[picked],
             "current_slots": current,
-            "current_rows": kept[current],
+            "current_rows": stored[current],
             "views": draw_views(self._view, views * (1 if self._plain_too else 2), self.size, self.random),
         }
 

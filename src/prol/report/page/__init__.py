@@ -1,11 +1,9 @@
-"""Runs as one page to read, and its pictures and tables as files."""
+"""Runs as one page to read, and its plots and tables as files."""
 
-from prol.report.page.document import counted, page_of, write_page
-from prol.report.page.exporting import export
-from prol.report.page.found import Found, LeftOut
-from prol.report.page.reading import find_runs
+from prol.report.page.document import counted, export, page_of, write_page
+from prol.report.page.search import Found, LeftOut, find_runs
 from prol.report.page.sections import Section, sections_of
-from prol.report.page.wording import printable
+from prol.report.table import printable
 
 __all__ = [
     "Found",

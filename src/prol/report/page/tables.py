@@ -1,174 +1,159 @@
-"""What a section says in tables."""
+"""The tables of a section."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
-from prol.report.comparison import Row, Spread
-from prol.report.page.found import ReadRun
+from prol.report.comparison import Spread
+from prol.report.comparison_table import speed
+from prol.report.page.naming import shown
 from prol.report.page.sections import Section
-from prol.report.page.table import NOT_KNOWN, Cell, Table, number, size, spread, words, yes
-from prol.report.page.wording import printable, shown
+from prol.report.table import NOT_KNOWN, Cell, Table, number, printable, size, spread, text, yes
+from prol.runfiles import STORED, RunFiles
 
-BESIDE = "*"
+History = Literal["average_accuracy", "forgetting_history"]
+
+_GIVEN = {
+    "task_boundaries": "task boundaries",
+    "classes_of_next_task": "classes of next task",
+    "task_identity_in_training": "task while learning",
+    "task_identity_at_test": "task at test",
+    "number_of_classes": "number of classes",
+}
 
 
 def comparison(section: Section) -> Table:
-    """One row a method, best first."""
-    measures = ["FAA", "CAA", "forgetting"]
+    """One row per method, best first."""
     anytime = any(row.a_auc for row in section.rows)
-    if anytime:
-        measures.append("A_AUC")
+    measures = ["FAA", "CAA", "forgetting"] + ["A_AUC"] * anytime
     rows = []
     for row in section.rows:
-        spreads = [row.faa, row.caa, row.forgetting, *([row.a_auc] if anytime else [])]
         samples = row.footprint["samples_stored"]
         rows.append(
             [
-                words(row.name),
-                *map(spread, spreads),
+                text(row.name),
+                *map(spread, [row.faa, row.caa, row.forgetting] + [row.a_auc] * anytime),
                 size(samples["count"], "", "none"),
                 size(samples["bytes"], "B", "0 B"),
                 size(row.bytes_kept, "B", "0 B"),
                 speed(row),
-                words(", ".join(map(str, row.seeds))),
+                text(", ".join(map(str, row.seeds))),
             ]
         )
     return Table(
-        "comparison",
-        "Best final accuracy first; in %, mean ± sample deviation over seeds",
-        ["method", *measures, "samples kept", "their bytes", "bytes kept", "images/s", "seeds"],
+        ["method", *measures, "samples stored", "their bytes", "bytes stored", "images/s", "seeds"],
         rows,
-        spreads=measures,
+        f"l{'s' * len(measures)}rrrrr",
+        "Best final accuracy first; in %, mean ± sample deviation over seeds",
+        "comparison",
+        csv_columns=["method", *measures, "samples kept", "their bytes", "bytes kept", "images/s", "seeds"],
     )
 
 
-def speed(row: Row) -> Cell:
-    """Images a second while learning, with a star where other runs were at work beside it."""
-    value = row.images_per_second
-    if value is None:
-        return number(None)
-    return Cell(f"{value:,.{0 if value >= 10 else 1}f}{BESIDE if row.side_by_side else ''}", value)
+def history(section: Section, name: str, caption: str, metric: History) -> Table:
+    """A measure after each task, one row per method."""
+    titles = [f"task {task + 1}" for task in range(len(section.rows[0].history))]
+    rows = [[text(row.name), *map(spread, history_of(section.runs_of[row.name], metric))] for row in section.rows]
+    return Table(["method", *titles], rows, f"l{'s' * len(titles)}", caption, name)
 
 
-def history(section: Section, name: str, caption: str, metric: str) -> Table:
-    """A measure after each task, one row a method."""
-    tasks = len(section.rows[0].history)
-    titles = [f"task {task + 1}" for task in range(tasks)]
-    rows = [
-        [words(row.name), *(spread(value) for value in history_of(section.runs_of[row.name], metric))]
-        for row in section.rows
-    ]
-    return Table(name, caption, ["method", *titles], rows, spreads=titles)
-
-
-def history_of(runs: Sequence[ReadRun], metric: str) -> list[Spread]:
+def history_of(runs: Sequence[RunFiles], metric: History) -> list[Spread]:
     """A measure after each task over the seeds."""
-    return list(map(Spread.of, zip(*(run.files.result["metrics"][metric] for run in runs), strict=True)))
+    return list(map(Spread.of, zip(*(run.result["metrics"][metric] for run in runs), strict=True)))
 
 
 def memory(section: Section) -> Table:
-    """What is kept by its kind."""
-    kinds = ("parameters_stored", "statistics_stored", "samples_stored")
+    """Stored state by its kind."""
     rows = [
         [
-            words(row.name),
-            *(size(row.footprint[kind]["bytes"], "B", "0 B") for kind in kinds),
+            text(row.name),
+            *(size(row.footprint[kind]["bytes"], "B", "0 B") for kind in STORED),
             size(row.bytes_kept, "B", "0 B"),
             size(row.footprint["trained_now"]["count"], ""),
         ]
         for row in section.rows
     ]
-    titles = ["method", "parameters", "statistics", "samples", "all kept", "trained now"]
-    return Table("memory", "Bytes kept during the last task, and how many parameters were trained then", titles, rows)
+    titles = ["method", "parameters", "statistics", "samples", "all stored", "trained now"]
+    caption = "Bytes stored during the last task, and how many parameters were trained then"
+    csv_columns = ["method", "parameters", "statistics", "samples", "all kept", "trained now"]
+    return Table(titles, rows, caption=caption, name="memory", csv_columns=csv_columns)
 
 
 def throughput(section: Section) -> Table | None:
-    """Images and seconds; None where no run wrote its times."""
+    """Images and seconds; None where no run recorded its times."""
     rows = []
     for row in section.rows:
-        times = [run.files.timing for run in section.runs_of[row.name] if run.files.timing is not None]
+        times = [run.timing for run in section.runs_of[row.name] if run.timing is not None]
         if times:
-            tested = [time["test_images_per_second"] for time in times if time.get("test_images_per_second")]
+            tested = [rate for time in times if (rate := time.get("test_images_per_second"))]
             rows.append(
                 [
-                    words(row.name),
+                    text(row.name),
                     speed(row),
-                    number(_mean(times, "train_seconds"), 1),
-                    number(fmean(tested), 0) if tested else Cell("reused", None),
-                    number(_mean(times, "test_seconds"), 1),
+                    number(fmean(time["train_seconds"] for time in times), 1),
+                    number(fmean(tested), 0) if tested else Cell("reused"),
+                    number(fmean(time["test_seconds"] for time in times), 1),
                 ]
             )
     titles = ["method", "images/s learning", "seconds learning", "images/s testing", "seconds testing"]
-    return Table("throughput", "Speed, mean over seeds", titles, rows) if rows else None
-
-
-def _mean(times: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    values = [time[name] for time in times if isinstance(time.get(name), int | float)]
-    return fmean(values) if values else None
+    return Table(titles, rows, caption="Speed, mean over seeds", name="throughput") if rows else None
 
 
 def tasks(section: Section) -> Table:
-    """What each task of the drawn stream brings."""
-    files = section.first.files
-    sizes = task_sizes(section.first)
+    """Classes and images of each task of the stream that is drawn."""
+    result, sizes = section.first.result, task_sizes(section.first)
     rows = [
         [
-            words(task + 1),
+            text(task + 1),
             Cell(str(len(classes)), len(classes)),
-            number(sizes[task], 0) if sizes else number(None),
-            number(files.result["test_sizes"][task], 0),
-            words(", ".join(map(printable, classes))),
+            number(sizes[task] if sizes else None, 0),
+            number(result["test_sizes"][task], 0),
+            text(", ".join(map(printable, classes))),
         ]
-        for task, classes in enumerate(files.result["task_classes"])
+        for task, classes in enumerate(result["task_classes"])
     ]
     titles = ["task", "classes", "training images", "test images", "their names"]
-    return Table("tasks", f"Tasks, seed {files.config['seed']}", titles, rows, words=["their names"])
+    return Table(titles, rows, "lrrrl", f"Tasks, seed {section.first.config['seed']}", "tasks")
 
 
-def task_sizes(run: ReadRun) -> list[int] | None:
-    """How many images each task brought to the learner, where the run wrote its times."""
-    written = (run.files.timing or {}).get("tasks") or []
-    if len(written) != len(run.files.result["task_classes"]):
-        return None
-    return [int(task["train_images"]) for task in written]
+def task_sizes(run: RunFiles) -> list[int] | None:
+    """How many images of each task the learner received, where the run recorded its times."""
+    recorded = run.timing["tasks"] if run.timing else []
+    return [task["train_images"] for task in recorded] if len(recorded) == run.config["protocol"]["tasks"] else None
 
 
-def told(section: Section) -> Table:
-    """What each learner knew or kept besides images and labels."""
-    facts = {
-        "task_boundaries": "task boundaries",
-        "classes_of_next_task": "classes of next task",
-        "task_identity_in_training": "task while learning",
-        "task_identity_at_test": "task at test",
-        "number_of_classes": "number of classes",
-    }
+def given(section: Section) -> Table:
+    """The information given to each learner besides images and labels, and the samples it stored."""
     rows = []
     for row in section.rows:
-        said = section.runs_of[row.name][0].files.result["told"]
+        facts: Mapping[str, Any] = section.runs_of[row.name][0].result["told"]
+        passes = facts.get("passes_over_the_data")
         rows.append(
             [
-                words(row.name),
-                *(yes(said.get(fact)) for fact in facts),
-                words(printable(said.get("passes_over_the_data", NOT_KNOWN))),
+                text(row.name),
+                *(yes(facts.get(fact)) for fact in _GIVEN),
+                text(NOT_KNOWN if passes is None else passes),
                 size(row.footprint["samples_stored"]["count"], "", "none"),
             ]
         )
-    titles = ["method", *facts.values(), "passes over the data", "samples kept"]
-    return Table("told", "Told to each learner besides images and labels", titles, rows, words=titles[1:-1])
+    titles = ["method", *_GIVEN.values(), "passes over the data"]
+    kinds = "l" * len(titles) + "r"
+    caption = "Information given to each learner besides images and labels"
+    csv_columns = [*titles, "samples kept"]
+    return Table([*titles, "samples stored"], rows, kinds, caption, "told", csv_columns)
 
 
 def stream_settings(section: Section) -> Table:
-    """What all runs of the section have in common."""
-    config = section.first.files.config
+    """The settings that all runs of the section share."""
+    config = section.first.config
     data, protocol, backbone = config["dataset"], config["protocol"], config["backbone"]
-    how = config.get("preprocessing") or {}
-    versions = [run.files.config.get("versions") or {} for runs in section.runs_of.values() for run in runs]
+    how = config.get("preprocessing")
+    versions: list[Mapping[str, Any]] = [run.config["versions"] for runs in section.runs_of.values() for run in runs]
     facts = {
         "data set": data["name"],
-        "classes": data.get("classes"),
+        "classes": data["classes"],
         "training images": data["train_images"],
         "test images": data["test_images"],
         "development split": data.get("development", False),
@@ -191,23 +176,22 @@ def stream_settings(section: Section) -> Table:
         },
     }
     rows = [
-        [words(name), words(printable(value if isinstance(value, str) else shown(value)))]
+        [text(printable(name)), text(printable(value if isinstance(value, str) else shown(value)))]
         for name, value in facts.items()
         if value not in (None, "")
     ]
-    return Table("settings", "The same for all runs", ["setting", "value"], rows, words=["value"])
+    return Table(["setting", "value"], rows, "ll", "The same for all runs", "settings")
 
 
 def method_settings(section: Section) -> Table:
-    """Which method each row is, with which options, and where its runs lie."""
+    """The method and options of each row, and where its runs are."""
     rows = []
     for row in section.rows:
-        runs = section.runs_of[row.name]
-        places = ", ".join(printable(run.place) for run in runs)
+        places = ", ".join(printable(run.path) for run in section.runs_of[row.name])
         options = printable(_options(row.options) or "none")
-        rows.append([words(row.name), words(printable(row.method)), words(options), words(places)])
+        rows.append([text(row.name), text(printable(row.method)), text(options), text(places)])
     titles = ["row", "method", "options", "runs"]
-    return Table("options", "Method and options of each row, all of them", titles, rows, words=titles[1:])
+    return Table(titles, rows, "llll", "Method and options of each row, all of them", "options")
 
 
 def _options(options: Mapping[str, Any]) -> str:

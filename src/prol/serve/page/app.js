@@ -1,4 +1,4 @@
-// Where images come in, and where everything begins.
+// The entry point: images by choosing, dropping and pasting.
 
 import { addFiles } from "./images.js";
 import { refresh, refreshAfterChange } from "./status.js";
@@ -41,7 +41,7 @@ at("change-token").addEventListener("click", async () => {
   if (await askForToken()) refresh();
 });
 
-// The button that opened a dialog may be gone with its class: the keyboard then goes on at the list.
+// The button that opened a dialog may be gone with its class: the focus then moves to the list.
 const keepFocus = () => document.activeElement === document.body && at("classes-title").focus();
 document.addEventListener("classes-changed", () => refreshAfterChange().then(keepFocus));
 for (const dialog of [at("rename-dialog"), at("remove-dialog")]) dialog.addEventListener("close", keepFocus);

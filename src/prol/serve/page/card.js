@@ -11,9 +11,9 @@ export class Card {
   constructor(file, actions) {
     this.file = file;
     this.number = cardsMade++;
-    this.asked = Promise.resolve(); // settles when the answer is there
+    this.predicted = Promise.resolve(); // resolves when the prediction has arrived
     this.id = null; // of the prediction, for a late label
-    this.best = null; // the label that was answered first
+    this.best = null; // the most probable label
     this.state = "waiting"; // waiting, open, failed, teaching or taught
     this.element = template.content.firstElementChild.cloneNode(true);
     this.address = URL.createObjectURL(file);
@@ -48,19 +48,19 @@ export class Card {
     this.part("choose-name").textContent = `Choose ${name}`;
     this.part("label").setAttribute("aria-label", `What is ${name}?`);
     this.part("drop").setAttribute("aria-label", `Clear ${name}`);
-    this.part("ask").setAttribute("aria-label", `Ask again about ${name}`);
+    this.part("predict").setAttribute("aria-label", `Predict ${name} again`);
     this.part("form").addEventListener("submit", (event) => {
       event.preventDefault();
       actions.teach(this, this.part("label").value);
     });
     this.part("right").addEventListener("click", () => actions.confirm(this));
-    this.part("ask").addEventListener("click", () => actions.ask(this));
+    this.part("predict").addEventListener("click", () => actions.predict(this));
     this.part("drop").addEventListener("click", () => actions.drop(this));
     this.part("chosen").addEventListener("change", actions.chosen);
   }
 
   wait() {
-    this.#become("waiting", "asking …");
+    this.#become("waiting", "predicting …");
   }
 
   fail(message) {
@@ -70,11 +70,11 @@ export class Card {
     this.#become("failed", message);
   }
 
-  answer({ id, labels, unknown }) {
+  showPrediction({ id, labels, unknown }) {
     this.id = id;
     this.best = labels.length > 0 ? labels[0].label : null;
     const rows = labels.map(({ label, score, probability }) => bar(String(label), probability, `score ${score}`));
-    const meaning = unknown === null ? "cannot be told yet" : "of a hundred images of known classes, so many looked less strange";
+    const meaning = unknown === null ? "not available yet" : "share of images of known classes that were more familiar";
     if (labels.length > 0) rows.push(bar("unknown", unknown, meaning, "unknown"));
     this.part("guesses").replaceChildren(...rows);
     this.#become("open", seen(labels, unknown));
@@ -86,14 +86,14 @@ export class Card {
     this.#become("teaching", `teaching ${quoted(label)} …`);
   }
 
-  // Teaching did not work: all is as it was, and the reason stands on the card.
+  // Teaching did not work: the card returns to its state before and shows the reason.
   reopen(message) {
     this.#become(this.id === null ? "failed" : "open", message);
     this.part("right").hidden = this.best === null;
   }
 
   taught(label) {
-    const was = this.best === null ? "" : this.best === label ? ", as it had answered" : `; it had answered ${quoted(this.best)}`;
+    const was = this.best === null ? "" : this.best === label ? ", as predicted" : `; the prediction was ${quoted(this.best)}`;
     this.id = null;
     this.chosen = false;
     this.part("label").value = "";
@@ -107,7 +107,7 @@ export class Card {
     this.part("state").textContent = text;
     this.part("form").hidden = state === "taught";
     this.part("right").hidden = true;
-    this.part("ask").hidden = state !== "failed" && state !== "taught";
+    this.part("predict").hidden = state !== "failed" && state !== "taught";
     this.part("chosen").disabled = state === "taught" || state === "teaching";
   }
 

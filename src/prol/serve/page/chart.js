@@ -1,4 +1,4 @@
-// Accuracy over the latest lessons as a small picture: dots are lessons, the line is the mean over about 20 images.
+// Accuracy over the latest updates: dots are updates, the line is the mean over about 20 images.
 
 import { images, percent } from "./words.js";
 
@@ -22,7 +22,7 @@ export function drawAccuracy(holder, recent) {
     if (Math.abs(level - last.mean) > 0.13) svg.append(words(percent(level), down(level), "axis"));
   }
   for (const point of points) {
-    const dot = shape("circle", { class: "lesson", cx: point.x, cy: down(point.accuracy), r: 2.5 });
+    const dot = shape("circle", { class: "update", cx: point.x, cy: down(point.accuracy), r: 2.5 });
     const title = shape("title", {});
     title.textContent = `${images(point.images)}: ${percent(point.accuracy)} right`;
     dot.append(title);
@@ -34,13 +34,13 @@ export function drawAccuracy(holder, recent) {
   holder.replaceChildren(svg);
 }
 
-// Places on the picture: `x` by images seen, `mean` over the lessons before that make up about WINDOW images.
+// Places on the picture: `x` by images seen, `mean` over the preceding updates of about WINDOW images.
 function places(recent) {
-  const total = recent.reduce((sum, lesson) => sum + lesson.images, 0);
+  const total = recent.reduce((sum, update) => sum + update.images, 0);
   let seen = 0;
-  return recent.map((lesson, index) => {
-    seen += lesson.images;
-    return { ...lesson, x: across(recent.length === 1 ? 1 : seen / total), mean: meanBefore(recent, index) };
+  return recent.map((update, index) => {
+    seen += update.images;
+    return { ...update, x: across(recent.length === 1 ? 1 : seen / total), mean: meanBefore(recent, index) };
   });
 }
 
@@ -58,7 +58,7 @@ function summary(points) {
   const means = points.map((point) => point.mean);
   const from = percent(means[0]);
   const to = percent(means[means.length - 1]);
-  return `Accuracy over the last ${points.length} lessons: from ${from} to ${to}, lowest ${percent(Math.min(...means))}, highest ${percent(Math.max(...means))}.`;
+  return `Accuracy over the last ${points.length} updates: from ${from} to ${to}, lowest ${percent(Math.min(...means))}, highest ${percent(Math.max(...means))}.`;
 }
 
 const across = (share) => ROOM.left + share * (WIDTH - ROOM.left - ROOM.right);

@@ -30,7 +30,7 @@ export function openRemoving(chosen, count) {
   const learnt = count === null ? "its images" : `its ${images(count)}`;
   at("remove-note").textContent =
     `What was learnt from ${learnt} is erased. This cannot be undone; only teaching it anew brings it back. ` +
-    "Afterwards you are told what was erased and what remains.";
+    "A report of what was erased and what remains follows.";
   at("remove-report").hidden = true;
   at("remove-yes").hidden = false;
   at("remove-close").textContent = "Cancel";
@@ -39,7 +39,7 @@ export function openRemoving(chosen, count) {
   at("remove-close").focus();
 }
 
-// Runs one change at a time; what goes wrong is told in the dialog itself.
+// Runs one change at a time; errors are shown in the dialog itself.
 async function attempt(errorPlace, change) {
   if (working) return;
   working = true;
@@ -79,15 +79,15 @@ async function rename() {
 
 async function merge() {
   const into = newLabel();
-  const answer = await sendJson("POST", pathOf(label, "/merge"), { into });
+  const response = await sendJson("POST", pathOf(label, "/merge"), { into });
   at("rename-dialog").close();
   at("remove-dialog").showModal();
-  report(`${quoted(label)} is merged into ${quoted(into)}`, `Exactly as if all had been taught as ${quoted(into)}.`, answer);
+  report(`${quoted(label)} is merged into ${quoted(into)}`, `Exactly as if all had been taught as ${quoted(into)}.`, response);
 }
 
 async function remove() {
-  const answer = await request(pathOf(label), { method: "DELETE" }, { again: false });
-  report(`${quoted(label)} is removed`, "Exactly as if it had never been taught.", answer);
+  const response = await request(pathOf(label), { method: "DELETE" }, { again: false });
+  report(`${quoted(label)} is removed`, "Exactly as if it had never been taught.", response);
 }
 
 function report(title, ifExact, { erased, remains, exact }) {
@@ -95,7 +95,7 @@ function report(title, ifExact, { erased, remains, exact }) {
   at("remove-note").textContent = "";
   fill("erased", erased);
   fill("remains", remains);
-  at("exact").textContent = exact ? ifExact : "Traces of it stay in what classes share, as told above.";
+  at("exact").textContent = exact ? ifExact : "Traces of it stay in what classes share, as listed above.";
   at("remove-report").hidden = false;
   at("remove-error").textContent = "";
   at("remove-yes").hidden = true;

@@ -17,15 +17,15 @@ export const knownLabels = () => classes.map(({ label }) => label);
 
 export const countOf = (label) => classes.find((one) => one.label === label)?.count ?? null;
 
-// Asks for the classes, shows them and returns the version they belong to.
+// Fetches the classes, shows them and returns the version they belong to.
 export async function showClasses() {
-  const answer = await request("classes", {}, { background: true });
-  classes = answer.classes.toSorted((a, b) => byName.compare(String(a.label), String(b.label)));
+  const response = await request("classes", {}, { background: true });
+  classes = response.classes.toSorted((a, b) => byName.compare(String(a.label), String(b.label)));
   at("classes-count").textContent = classes.length > 0 ? number(classes.length) : "";
   at("find-class").hidden = classes.length < FIND_FROM;
   at("known").replaceChildren(...classes.map(({ label }) => new Option(String(label), String(label))));
   drawRows();
-  return answer.version;
+  return response.version;
 }
 
 function drawRows() {
@@ -34,8 +34,8 @@ function drawRows() {
   const shown = found.slice(0, MOST_ROWS);
   at("classes-note").textContent = note(found.length, shown.length);
   place(shown.map(rowOf));
-  const kept = new Set(shown.map(({ label }) => keyOf(label)));
-  for (const key of rows.keys()) if (!kept.has(key)) rows.delete(key);
+  const visible = new Set(shown.map(({ label }) => keyOf(label)));
+  for (const key of rows.keys()) if (!visible.has(key)) rows.delete(key);
 }
 
 function note(found, shown) {

@@ -1,6 +1,6 @@
-// The images on the page: added, asked about, chosen, taught, cleared.
+// The images on the page: added, predicted, chosen, taught, cleared.
 
-import { ask } from "./asking.js";
+import { predict } from "./predicting.js";
 import { Card } from "./card.js";
 import { knownLabels } from "./classes.js";
 import { labelFor } from "./labels.js";
@@ -17,8 +17,8 @@ const LONGEST_WAIT = 30;
 const at = (id) => document.getElementById(id);
 
 let cards = [];
-let newestLesson = 0;
-let askingAgain = false;
+let newestUpdate = 0;
+let predictingAgain = false;
 
 export async function addFiles(files) {
   clearProblem();
@@ -34,26 +34,26 @@ export async function addFiles(files) {
   at("cards").append(...added.map(({ element }) => element));
   showTools();
   if (focusIsFree()) added[0].part("label").focus();
-  await askAbout(added);
+  await predictCards(added);
 }
 
-async function askAbout(some) {
+async function predictCards(some) {
   for (const card of some) card.wait();
-  const asked = ask(some);
-  for (const card of some) card.asked = asked;
-  await asked;
-  say(told(some));
+  const predicted = predict(some);
+  for (const card of some) card.predicted = predicted;
+  await predicted;
+  say(summary(some));
   await refreshAfterChange();
 }
 
-function told(some) {
+function summary(some) {
   const failed = some.filter(({ state }) => state === "failed");
   if (failed.length === some.length) return failed[0].part("state").textContent;
   if (some.length === 1) {
     const shown = some[0].element.querySelector(".guess .value");
-    return shown ? `Answered: ${quoted(some[0].best)}, ${shown.textContent}.` : "Nothing is learnt yet: say what it is.";
+    return shown ? `Predicted: ${quoted(some[0].best)}, ${shown.textContent}.` : "Nothing is learnt yet: say what it is.";
   }
-  return `${images(some.length - failed.length)} answered${failed.length > 0 ? `, ${failed.length} not` : ""}.`;
+  return `${images(some.length - failed.length)} predicted${failed.length > 0 ? `, ${failed.length} not` : ""}.`;
 }
 
 // On a touch screen a focused field would bring up the keyboard uninvited.
@@ -72,16 +72,16 @@ async function teachCards(some, typed) {
 }
 
 async function teachAs(ready, label) {
-  const lesson = teach(ready, label);
+  const update = teach(ready, label);
   focusNext(ready);
-  const { learnt, correct, version, problem } = await lesson;
+  const { learnt, correct, version, problem } = await update;
   showTools();
   if (problem !== null) complain(problem);
   if (learnt === 0) return;
   say(`Taught ${images(learnt)} as ${quoted(label)}${correct > 0 ? `; ${correct} had been right` : ""}.`);
-  newestLesson = Math.max(newestLesson, version);
+  newestUpdate = Math.max(newestUpdate, version);
   const seen = refreshAfterChange();
-  if (at("ask-on").checked) await askOpenAgain();
+  if (at("predict-on").checked) await predictOpenAgain();
   await seen;
 }
 
@@ -92,26 +92,26 @@ function focusNext(ready) {
   (next ? next.part("label") : at("choose")).focus();
 }
 
-// What is newly learnt is published a while later. One image is asked about until its answer has seen the newest
-// lesson; then all others are.
-async function askOpenAgain() {
-  if (askingAgain) return;
-  askingAgain = true;
+// What is newly learnt is published a while later. One image is predicted until its prediction includes
+// the newest update; then all others are.
+async function predictOpenAgain() {
+  if (predictingAgain) return;
+  predictingAgain = true;
   at("renewing").hidden = false;
   try {
     for (let wait = FIRST_WAIT; wait < LONGEST_WAIT; wait *= 2) {
       await pause(wait);
       const open = cards.filter(({ state }) => state === "open").slice(0, MOST_AGAIN);
-      const aim = newestLesson;
-      const version = await ask(open.slice(0, 1));
+      const aim = newestUpdate;
+      const version = await predict(open.slice(0, 1));
       if (version === null) return;
       if (version < aim) continue;
-      await ask(open.slice(1));
-      if (aim === newestLesson) return;
+      await predict(open.slice(1));
+      if (aim === newestUpdate) return;
       wait = FIRST_WAIT;
     }
   } finally {
-    askingAgain = false;
+    predictingAgain = false;
     at("renewing").hidden = true;
   }
 }
@@ -139,7 +139,7 @@ function showTools() {
 const actions = {
   teach: (card, typed) => teachCards([card], typed),
   confirm: (card) => teachAs([card], card.best),
-  ask: (card) => askAbout([card]),
+  predict: (card) => predictCards([card]),
   drop: (card) => drop([card]),
   chosen: showTools,
 };
@@ -154,6 +154,6 @@ at("many").addEventListener("submit", async (event) => {
   await teachCards(cards.filter((card) => card.chosen), typed);
   if (at("many-label").value === typed) at("many-label").value = "";
 });
-at("ask-open").addEventListener("click", () => askAbout(cards.filter(({ state }) => ["open", "failed"].includes(state))));
+at("predict-open").addEventListener("click", () => predictCards(cards.filter(({ state }) => ["open", "failed"].includes(state))));
 at("clear-taught").addEventListener("click", () => drop(cards.filter(({ state }) => state === "taught")));
 at("clear-all").addEventListener("click", () => drop(cards));

@@ -1,4 +1,4 @@
-// Requests to the service: its token, its errors in words, and patience where it asks for some.
+// Requests to the service: its token, its errors, and waiting where it asks for that.
 
 import { say } from "./notices.js";
 import { askForToken, storedToken, wasDeclined } from "./token.js";
@@ -21,7 +21,7 @@ export function newKey() {
 export const pause = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
 // `background` requests neither wait nor ask twice for a token. What may be sent twice (all but a learning request
-// without a key) is sent again when no answer came.
+// without a key) is sent again when no response came.
 export async function request(path, options = {}, { background = false, again = true } = {}) {
   for (let tried = 1; ; tried += 1) {
     const token = storedToken();
@@ -31,7 +31,7 @@ export async function request(path, options = {}, { background = false, again = 
       if (error.status === 401) {
         if (token !== storedToken()) continue;
         if (background && wasDeclined()) throw error;
-        if (!(await askForToken())) throw new ServiceError("The service wants a token.", 401);
+        if (!(await askForToken())) throw new ServiceError("The service needs a token.", 401);
         continue;
       }
       const passing = error.wait !== undefined || (error.status === 0 && again);
@@ -57,7 +57,7 @@ async function send(path, options, token) {
     response = await fetch(path, { ...options, headers, cache: "no-store", redirect: "error" });
     text = await response.text();
   } catch {
-    throw new ServiceError("The service does not answer. Is it still running, and is this machine connected?", 0);
+    throw new ServiceError("The service does not respond. Is it still running, and is this machine connected?", 0);
   }
   const content = parsed(text);
   if (response.ok && content !== undefined) return content;
@@ -73,7 +73,7 @@ function parsed(text) {
 }
 
 function refusal(response, content) {
-  const message = content?.error?.message ?? `The service answered with ${response.status} ${response.statusText}.`;
+  const message = content?.error?.message ?? `The service responded with ${response.status} ${response.statusText}.`;
   const error = new ServiceError(message, response.status);
   const wait = Number(response.headers.get("Retry-After"));
   if ([429, 503].includes(response.status) && wait > 0) error.wait = Math.min(wait, LONGEST_WAIT);

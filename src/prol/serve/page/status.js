@@ -1,4 +1,4 @@
-// What the service does now, asked every two seconds while the page is looked at.
+// What the service does now, polled every two seconds while the page is visible.
 
 import { drawAccuracy } from "./chart.js";
 import { showClasses } from "./classes.js";
@@ -8,7 +8,7 @@ import { bytes, clock, duration, images, number, percent, rate } from "./words.j
 const SECONDS = 2;
 const at = (id) => document.getElementById(id);
 
-const SIGNS = {
+const SYMBOLS = {
   learnt: "+",
   predicted: "?",
   labelled: "✓",
@@ -21,29 +21,29 @@ const SIGNS = {
 let timer = null;
 let running = null;
 let shownEvents = "";
-let shownLessons = "";
+let shownUpdates = "";
 let classesVersion = null;
 
 export function refresh() {
   clearTimeout(timer);
-  running ??= look().finally(() => {
+  running ??= poll().finally(() => {
     running = null;
     if (!document.hidden) timer = setTimeout(refresh, SECONDS * 1000);
   });
   return running;
 }
 
-// A look that began before a lesson ended may have missed it: then a second one follows.
+// A poll that began before an update ended may have missed it: then a second one follows.
 export async function refreshAfterChange() {
   if (running) await running;
   return refresh();
 }
 
-async function look() {
+async function poll() {
   try {
     const status = await request("status", {}, { background: true });
     show(status);
-    // Asked again until the list is as new as the status that promised it.
+    // Fetched again until the list is as new as the status.
     if (status.version !== classesVersion) classesVersion = await showClasses();
     connection("on", "connected");
   } catch (error) {
@@ -71,24 +71,24 @@ function showAccuracy({ answered, correct, recent }) {
   at("accuracy-of").textContent = answered > 0 ? `${number(correct)} of ${images(answered)} right` : "";
   at("chart-note").textContent =
     answered > 0
-      ? "A dot is a lesson, the line the mean of about 20 images; each was answered before it was taught."
-      : "Say what an image is after it was answered, and the share of right answers shows here.";
-  const lessons = JSON.stringify(recent);
-  if (lessons === shownLessons) return;
-  shownLessons = lessons;
+      ? "A dot is an update, the line the mean of about 20 images; each image was predicted before it was taught."
+      : "Label an image after it was predicted, and the share of correct predictions is shown here.";
+  const updates = JSON.stringify(recent);
+  if (updates === shownUpdates) return;
+  shownUpdates = updates;
   drawAccuracy(at("chart"), recent);
 }
 
 function showNumbers({ images_learnt: learnt, throughput, memory, queue }) {
-  const kept = memory.samples_kept;
+  const stored = memory.samples_kept;
   const rows = [
     ["Learnt", images(learnt)],
-    ["Memory", `${number(kept)} ${kept === 1 ? "sample" : "samples"} kept`],
+    ["Memory", `${number(stored)} ${stored === 1 ? "sample" : "samples"} stored`],
     ["Statistics", bytes(memory.statistics_bytes)],
     ["Parameters", bytes(memory.parameters_bytes)],
     ["Awaiting a label", awaiting(memory)],
     ["Learning", rate(throughput.learn_images_per_second)],
-    ["Answering", rate(throughput.predict_images_per_second)],
+    ["Predicting", rate(throughput.predict_images_per_second)],
     ["Queue", `${number(queue.waiting)} of ${number(queue.limit)}`],
   ];
   const list = at("numbers");
@@ -122,20 +122,20 @@ function showEvents(events) {
 function eventRow({ time, kind, text }) {
   const row = document.createElement("li");
   row.dataset.kind = kind;
-  const sign = document.createElement("span");
-  sign.className = "sign";
-  sign.setAttribute("aria-hidden", "true");
-  sign.textContent = SIGNS[kind] ?? "·";
+  const symbol = document.createElement("span");
+  symbol.className = "symbol";
+  symbol.setAttribute("aria-hidden", "true");
+  symbol.textContent = SYMBOLS[kind] ?? "·";
   const what = document.createElement("span");
   const verb = document.createElement("b");
   verb.textContent = kind;
-  const told = document.createElement("bdi");
-  told.textContent = text;
-  what.append(verb, " ", told);
+  const detail = document.createElement("bdi");
+  detail.textContent = text;
+  what.append(verb, " ", detail);
   const moment = document.createElement("time");
   moment.dateTime = time;
   moment.textContent = clock(time);
-  row.append(sign, what, moment);
+  row.append(symbol, what, moment);
   return row;
 }
 

@@ -1,4 +1,4 @@
-// The token: asked for when the service wants one, kept for this tab only.
+// The token: asked for when the service needs one, stored for this tab only.
 
 const KEY = "prol-token";
 const at = (id) => document.getElementById(id);
@@ -16,8 +16,8 @@ export function askForToken() {
     const dialog = at("token-dialog");
     const refused = storedToken() !== null;
     at("token-note").textContent = refused
-      ? "The service does not accept this token. Give another one; it is kept until this tab is closed."
-      : "Whoever started the service has it. It is kept until this tab is closed.";
+      ? "The service does not accept this token. Give another one; it is stored until this tab is closed."
+      : "Whoever started the service has it. It is stored until this tab is closed.";
     at("token").value = "";
     dialog.returnValue = "";
     dialog.addEventListener("close", () => finish(dialog.returnValue === "given", resolve), { once: true });
@@ -38,7 +38,7 @@ at("token-form").addEventListener("submit", (event) => {
   const token = at("token").value.trim();
   // A header cannot carry anything else.
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    at("token-note").textContent = "A token consists of plain letters, digits and signs, without spaces.";
+    at("token-note").textContent = "A token consists of plain letters, digits and punctuation, without spaces.";
     return;
   }
   sessionStorage.setItem(KEY, token);

@@ -1,1 +1,0 @@
-"""Many runs for one answer."""

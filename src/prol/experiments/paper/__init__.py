@@ -1,1 +1,0 @@
-"""The tables and figures of PROL's paper, run again and set beside what it prints."""

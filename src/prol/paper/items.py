@@ -1,0 +1,140 @@
+"""What can be reproduced, and the runs each item needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from prol.paper import rows
+from prol.paper.rows import Line
+from prol.paper.scale import Scale
+from prol.runs.plan import Plan
+
+
+@dataclass(frozen=True)
+class Want:
+    """One row of a table on one data set, with every seed.
+
+    Args:
+        row: its name here.
+        beside: the paper's row with which it is compared.
+        setting: the value of the parameter that the table varies, if any.
+        timed: whether its time counts, so that nothing else may run meanwhile.
+    """
+
+    row: str
+    beside: str | None
+    plan: Plan
+    setting: int | None = None
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or a figure of the paper.
+
+    Args:
+        made_of: other items whose runs together are all of its runs.
+    """
+
+    name: str
+    about: str
+    wants: Callable[[Scale], list[Want]]
+    made_of: tuple[str, ...] = ()
+
+
+def _lines(scale: Scale, lines: Iterable[Line], datasets: Sequence[str], timed: bool = False) -> list[Want]:
+    return [
+        Want(
+            line.name,
+            line.beside,
+            scale.plan(line.name, line.method, dataset, line.options, timed=timed),
+            timed=timed,
+        )
+        for dataset in datasets
+        for line in lines
+        if scale.takes(line.name, line.method)
+    ]
+
+
+def _main(scale: Scale) -> list[Want]:
+    return _lines(scale, rows.main_rows(scale.released), scale.datasets)
+
+
+def _throughput(scale: Scale) -> list[Want]:
+    return _lines(scale, rows.PAPER_ROWS, [scale.timed], timed=True)
+
+
+def _appendix(scale: Scale) -> list[Want]:
+    return _main(scale) + _throughput(scale)
+
+
+def _ablation(scale: Scale) -> list[Want]:
+    return _lines(scale, rows.ABLATION_ROWS, [scale.home])
+
+
+def _without_ptm(scale: Scale) -> list[Want]:
+    """The rows that the paper copied were measured on shuffled classes, its own in the order of labels."""
+    dataset, wants = scale.without_ptm, []
+    for line in rows.REPLAY_ROWS:
+        if scale.takes(line.name, line.method):
+            plan = scale.plan(line.name, line.method, dataset, line.options, scale.own_network)
+            wants.append(Want(line.name, line.beside, replace(plan, class_order="shuffled")))
+    if scale.takes("PROL", "prol"):
+        wants.append(Want("PROL", "PROL", scale.plan("PROL", "prol", dataset, {}, scale.tiny_backbone)))
+    return wants
+
+
+def _robustness(option: str, values: Sequence[int]) -> Callable[[Scale], list[Want]]:
+    def wants(scale: Scale) -> list[Want]:
+        return [
+            Want(line.name, line.beside, scale.plan(line.name, line.method, scale.home, {option: value}), value)
+            for line in rows.PAPER_ROWS
+            if line.name in rows.ROBUST and scale.takes(line.name, line.method)
+            for value in values
+        ]
+
+    return wants
+
+
+_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
+
+
+def _complexity(scale: Scale) -> list[Want]:
+    """The same stream with fewer and with more images of each class."""
+    wants = []
+    for line in rows.PAPER_ROWS:
+        if line.name not in rows.ROBUST or not scale.takes(line.name, line.method):
+            continue
+        whole = scale.plan(line.name, line.method, scale.timed, line.options, timed=True)
+        if scale.timed == "generated":  # what is measured is learning
+            whole = replace(whole, dataset_options={**whole.dataset_options, "test_per_class": 1})
+        for limit in sorted({max(1, round(scale.most_per_class * share)) for share in _SHARES}):
+            wants.append(Want(line.name, line.beside, replace(whole, limit_per_class=limit), limit, timed=True))
+    return wants
+
+
+ITEMS = {
+    item.name: item
+    for item in (
+        Item("main", "final and cumulative accuracy and forgetting of every method", _main),
+        Item("history", "accuracy and forgetting after each task, as figures", _main),
+        Item("non-ptm", "methods that learn a ResNet-18 from nothing and keep images, beside PROL", _without_ptm),
+        Item("throughput", "parameters, images a second, training and inference time", _throughput),
+        Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", rows.LENGTHS)),
+        Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", rows.LAYERS)),
+        Item("ablation", "PROL's parts, with the rows that the paper lacks", _ablation),
+        Item("appendix", "all per-task tables", _appendix, made_of=("main", "throughput")),
+        Item("complexity", "time against the number of images, and time of a chunk against the task", _complexity),
+    )
+}
+
+
+def pick(words: Sequence[str]) -> list[Item]:
+    """Items by their names; `all` selects all of them."""
+    if "all" in words:
+        return list(ITEMS.values())
+    for word in words:
+        if word not in ITEMS:
+            raise ValueError(f"unknown item {word!r}: choose {', '.join(ITEMS)} or all")
+    return [ITEMS[word] for word in dict.fromkeys(words)]

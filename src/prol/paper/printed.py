@@ -1,0 +1,74 @@
+"""What the paper prints, table by table, with its known errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+DATASETS = ("cifar100", "imagenet_r", "imagenet_a", "cub200")
+MEASURES = ("FAA", "CAA", "FM")
+PER_TASK = ("throughput", "training_time", "inference_time")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One number of the paper; `slip` describes its error, if it is known to have one."""
+
+    value: float
+    slip: str | None = None
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """A table as printed: its label in the paper's source, and numbers by row and column; None where it has a dash."""
+
+    label: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[float | None, ...]]
+    slips: Mapping[tuple[str, str], str]
+
+    def find(self, row: str | None, column: str) -> Printed | None:
+        """The number there; None where the paper has no such row or column, or a dash."""
+        if row is None or row not in self.rows or column not in self.columns:
+            return None
+        value = self.rows[row][self.columns.index(column)]
+        return None if value is None else Printed(value, self.slips.get((row, column)))
+
+
+def names() -> list[str]:
+    """The names of all tables."""
+    return sorted(file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
+
+
+@cache
+def read_printed(name: str) -> PrintedTable:
+    """A table by its name.
+
+    >>> read_printed("main").find("PROL", "cifar100 FAA")
+    Printed(value=86.32, slip=None)
+    """
+    content = json.loads((_folder() / f"{name}.json").read_text(encoding="utf-8"))
+    columns = tuple(content["columns"])
+    for row, values in content["rows"].items():
+        _require_width(name, row, values, columns)
+    return PrintedTable(
+        label=content["label"],
+        title=content["title"],
+        columns=columns,
+        rows={row: tuple(values) for row, values in content["rows"].items()},
+        slips={(slip["row"], slip["column"]): slip["note"] for slip in content["slips"]},
+    )
+
+
+def _folder() -> Traversable:
+    return files("prol.paper") / "data"
+
+
+def _require_width(name: str, row: str, values: Sequence[float | None], columns: Sequence[str]) -> None:
+    if len(values) != len(columns):
+        raise ValueError(f"{name}: row {row} has {len(values)} numbers for {len(columns)} columns")

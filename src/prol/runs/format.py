@@ -1,0 +1,140 @@
+"""The format of a saved learner: names and content of its files, and reading files that anybody may have written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+import prol
+from prol.labels import read_labels, require_distinct
+
+FORMAT = 1
+MODEL_FILE = "model.safetensors"
+NEW_MODEL_FILE = ".model.safetensors.new"
+"""A model that is being written into a folder that holds other files too."""
+META_FILE = "meta.json"
+CARD_FILE = "README.md"
+OPERATIONS_FILE = "operations.jsonl"
+"""One line per operation on the classes."""
+HUB_FILE = "hub.json"
+"""The repository from which the folder was downloaded."""
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "method": (str, "text"),
+    "options": (dict, "an object"),
+    "seed": (int, "a whole number"),
+    "precision": (str, "text"),
+    "backbone": (dict, "an object"),
+    "preprocessing": (dict, "an object"),
+    "classes": (list, "a list"),
+    "state": (dict, "an object"),
+    "model_sha256": (str, "text"),
+}
+"""Keys that every `meta.json` of this format has, besides the format and the version of prol."""
+
+_PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt", ".joblib")
+"""Extensions of files that are usually pickles, which can run any code when they are opened."""
+
+
+def read_meta(place: Path) -> dict[str, Any]:
+    """Reads and validates `meta.json`.
+
+    A folder that contains a pickle is refused, although none is ever opened: no saved learner has any.
+    """
+    if not place.is_dir():
+        raise FileNotFoundError(f"no saved learner at {place}: give the folder that learner.save wrote")
+    require_no_pickles((part.name for part in place.iterdir()), str(place))
+    for name in (META_FILE, MODEL_FILE):
+        if not (place / name).is_file():
+            near = f"; that of the run is in {place / 'model'}" if (place / "model" / name).is_file() else ""
+            raise FileNotFoundError(f"{place} is not a saved learner: it has no {name}{near}")
+    file = place / META_FILE
+    try:
+        meta = json.loads(file.read_text(encoding="utf-8"))
+        found = meta["format"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+        raise ValueError(f"{file} is damaged: {said}; copy the folder again") from error
+    if found != FORMAT:
+        raise ValueError(
+            f"{place} has format {found!r}, this version of prol reads format {FORMAT}: use a matching prol"
+        )
+    try:
+        for name, (kind, words) in _KINDS.items():
+            _require(meta, name, kind, words)
+        for name in ("name", "sha256"):
+            _require(meta["backbone"], name, str, "text", "backbone.")
+        _require(meta["state"], "method", dict, "an object", "state.")
+        require_distinct(read_labels(meta["classes"]))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}; copy the folder again") from error
+    return dict(meta)
+
+
+def require_no_pickles(names: Iterable[str], place: str) -> None:
+    """Refuses files of a kind that can run code."""
+    pickles = sorted(name for name in names if name.lower().endswith(_PICKLES))
+    if pickles:
+        raise ValueError(
+            f"{place} is not opened: it holds {pickles[0]}, and files of that kind can run code; take it out"
+        )
+
+
+def _require(content: Mapping[str, Any], name: str, kind: type, words: str, above: str = "") -> None:
+    if name not in content:
+        raise ValueError(f"it has no {above}{name}")
+    value = content[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{above}{name} must be {words}, got {str(value)[:40]!r}")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> str:
+    """Writes tensors and an optional text; returns the hash of the file as intended."""
+    # One entry at most: the order of several would differ from write to write, and the file's hash with it.
+    metadata = {"note": note} if note else None
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, on the CPU."""
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a readable safetensors file: {error}") from error
+
+
+def read_note(path: Path) -> str:
+    """The text that was written with the tensors."""
+    with safe_open(path, framework="pt") as file:
+        metadata: dict[str, str] | None = file.metadata()
+    return (metadata or {}).get("note", "")
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """The versions on which the bits of a result depend."""
+    return {
+        "prol": prol.__version__,
+        "torch": torch.__version__,
+        "timm": version("timm"),
+        "numpy": version("numpy"),
+        "python": platform.python_version(),
+        # Sums are ordered differently on another kind of processor, and the last bits with them.
+        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    }

@@ -1,0 +1,244 @@
+"""From values to try to plans: every combination that makes sense, once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import product
+from typing import Any
+
+from prol import registry
+from prol.data.streams import SHARED_ARGUMENTS
+from prol.evaluation import Measures
+from prol.options import bind_arguments, coerce_options, own_arguments
+from prol.runs.plan import Plan, read_method, spell_method
+
+PAPER_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
+"""The paper's grid of learning rates, for every method."""
+
+CONDITIONS = (
+    *("backbone", "precision", "protocol", "tasks", "chunk", "class_order"),
+    *("boundaries", "announce", "limit_per_class"),
+)
+"""Settings of a stream that may take several values. Results under different ones are not compared."""
+
+_PROTOCOL, _DATA = "protocol.", "data."
+
+
+@dataclass(frozen=True)
+class Request:
+    """A requested sweep.
+
+    Args:
+        methods: words such as `prol:blocks=4`; options after the colon are the same in all runs of the word.
+        grid: values to try, by name: a setting of the stream (`CONDITIONS`), `protocol.OPTION`, `data.OPTION`,
+            `METHOD.OPTION`, or the name of an option, which is tried with every method that has it.
+        settings: settings of all plans, by their names in `Plan`; `points` as in `Measures`.
+        data: paths of data sets, by the name of the data set.
+    """
+
+    methods: Sequence[str]
+    datasets: Sequence[str]
+    seeds: Sequence[int] = (0, 1, 2)
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep: `condition` holds the settings of its stream, the plan's options are what is tried."""
+
+    plan: Plan
+    condition: Mapping[str, Any]
+
+
+def points_of(request: Request) -> list[Point]:
+    """Every run of a sweep, first all settings with the first seed. Unknown names and bad values are refused."""
+    words = [read_method(word) for word in request.methods]
+    _require_some(request)
+    _require_known_axes(request, [method for method, _ in words])
+    _require_not_fixed(request, words)
+    points = [
+        Point(plan, condition)
+        for seed, dataset, (method, fixed) in product(request.seeds, request.datasets, words)
+        for condition in _conditions(request, dataset)
+        for options in _choices(request, method, fixed)
+        for plan in (_plan(request, method, dataset, options, condition, seed),)
+    ]
+    _require_different(points)
+    return points
+
+
+def parse_axis(text: str) -> tuple[str, list[str]]:
+    """A name and its values; a semicolon separates values that hold commas, `paper` stands for the paper's rates.
+
+    >>> parse_axis("lr=0.001,0.01")
+    ('lr', ['0.001', '0.01'])
+    >>> parse_axis("convprompt.schedule=5,2;4,2")
+    ('convprompt.schedule', ['5,2', '4,2'])
+    >>> parse_axis("lr=paper")
+    ('lr', ['0.001', '0.005', '0.01', '0.05', '0.1'])
+    """
+    name, equals, values = text.partition("=")
+    found = [value.strip() for value in values.split(";" if ";" in values else ",")]
+    if not (name and equals and all(found)):
+        raise ValueError(f"{text!r} is not an axis: write it as name=value,value, for example lr=0.01,0.05")
+    return name, [str(value) for value in named_values(name, found)]
+
+
+def named_values(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values, or those for which a single name stands."""
+    if list(values) != ["paper"]:
+        return values
+    if name.rpartition(".")[2].rpartition("_")[2] != "lr":
+        raise ValueError(f"{name}=paper is not known: the paper names a grid for learning rates (lr=paper) alone")
+    return PAPER_RATES
+
+
+def _require_different(points: Sequence[Point]) -> None:
+    seen: set[str] = set()
+    for plan in (point.plan for point in points):
+        content = json.dumps(dataclasses.asdict(plan), sort_keys=True, default=str)
+        if content in seen:
+            raise ValueError(f"{spell_method(plan.method, plan.options)} is there twice: give each value once")
+        seen.add(content)
+
+
+def _require_some(request: Request) -> None:
+    if not request.methods or not request.datasets or not request.seeds:
+        raise ValueError("a sweep needs at least one method, one data set and one seed")
+    for name, values in {"methods": request.methods, "data sets": request.datasets, "seeds": request.seeds}.items():
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name} {', '.join(map(str, values))} hold one twice: give each once")
+    for name in request.data:
+        if name not in request.datasets:
+            raise ValueError(f"data are given for {name}, which is not in this sweep")
+
+
+def _require_known_axes(request: Request, methods: Sequence[str]) -> None:
+    """Each axis must apply to some part of the sweep."""
+    protocols = protocols_of(request.grid, request.settings)
+    owners: dict[str, set[str]] = {
+        _PROTOCOL: {option for name in protocols for option in protocol_options(name)},
+        _DATA: {option for name in request.datasets for option in data_options(name)},
+    }
+    owners |= {f"{method}.": set(method_options(method)) for method in methods}
+    everyone = set().union(*(method_options(method) for method in methods))
+    for axis in request.grid:
+        if axis in request.settings:
+            raise ValueError(f"{axis} is given as {request.settings[axis]!r} and to be tried: give it once")
+        owner, dot, option = axis.rpartition(".")
+        known = owners.get(f"{owner}.") if dot else {*CONDITIONS, *everyone}
+        if known is None:
+            raise ValueError(
+                f"{axis}: {owner!r} is no method of this sweep; write METHOD.OPTION, protocol.OPTION or data.OPTION"
+            )
+        if option not in known:
+            near = get_close_matches(option, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"nothing in this sweep has {axis!r} to try{hint}; there are: {', '.join(sorted(known))}")
+
+
+def _require_not_fixed(request: Request, words: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+    """An axis for all methods must vary in at least one of them."""
+    for axis in request.grid:
+        having = [fixed for method, fixed in words if axis in method_options(method)]
+        if axis not in CONDITIONS and having and all(axis in fixed for fixed in having):
+            raise ValueError(
+                f"{axis} is to be tried, but each method that has it gives it after its colon: give it once"
+            )
+
+
+def _conditions(request: Request, dataset: str) -> Iterator[dict[str, Any]]:
+    """The conditions of the runs on a data set."""
+    settings = {axis: values for axis, values in request.grid.items() if axis in CONDITIONS}
+    own = _under(request.grid, _DATA, data_options(dataset))
+    for chosen in _combinations(settings, lambda given: coerce_options(Plan, given)):
+        protocol = chosen.get("protocol", request.settings.get("protocol", "disjoint"))
+        orders = _under(request.grid, _PROTOCOL, protocol_options(protocol))
+        for order in _combinations(orders, _binding(registry.protocol(protocol), SHARED_ARGUMENTS)):
+            for data in _combinations(own, _binding(registry.dataset(dataset), ("data",))):
+                yield chosen | _prefixed(_PROTOCOL, order) | _prefixed(_DATA, data)
+
+
+def _choices(request: Request, method: str, fixed: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The options to try with one method; its own axes take precedence over those for all."""
+    kind, valid = registry.method(method).Options, method_options(method)
+    general = {axis: values for axis, values in request.grid.items() if axis in valid and axis not in CONDITIONS}
+    own = _under(request.grid, f"{method}.", valid)
+    for name in own.keys() & fixed.keys():
+        raise ValueError(f"{name} of {method} is given after its colon and to be tried: give it once")
+    axes = {name: values for name, values in (general | own).items() if name not in fixed}
+    given = coerce_options(kind, fixed)
+    for chosen in _combinations(axes, lambda given: coerce_options(kind, given)):
+        yield given | chosen
+
+
+def _plan(
+    request: Request, method: str, dataset: str, options: Mapping[str, Any], condition: Mapping[str, Any], seed: int
+) -> Plan:
+    settings = dict(request.settings)
+    measures = Measures(settings.pop("points", 0))
+    return Plan(
+        method=method,
+        dataset=dataset,
+        options=options,
+        seed=seed,
+        data=request.data.get(dataset),
+        protocol_options=_without(_PROTOCOL, condition),
+        dataset_options=_without(_DATA, condition),
+        measures=measures,
+        **settings | {name: value for name, value in condition.items() if name in CONDITIONS},
+    )
+
+
+def _combinations(
+    axes: Mapping[str, Sequence[Any]], convert: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Each combination of one value per axis, converted to the types of its owner."""
+    for values in product(*axes.values()):
+        yield convert(dict(zip(axes, values, strict=True)))
+
+
+def _binding(function: Callable[..., Any], reserved: Sequence[str]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    return lambda given: bind_arguments(function, given, reserved)
+
+
+def _under(grid: Mapping[str, Sequence[Any]], prefix: str, valid: Iterable[str]) -> dict[str, Sequence[Any]]:
+    """The axes of one owner, by the names of its options."""
+    own = {axis.removeprefix(prefix): values for axis, values in grid.items() if axis.startswith(prefix)}
+    return {name: values for name, values in own.items() if name in set(valid)}
+
+
+def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}{name}": value for name, value in values.items()}
+
+
+def _without(prefix: str, condition: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in condition.items() if name.startswith(prefix)}
+
+
+def protocols_of(
+    grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any], otherwise: Sequence[str] = ("disjoint",)
+) -> Sequence[str]:
+    """The protocols to try."""
+    return grid.get("protocol", [settings["protocol"]] if "protocol" in settings else otherwise)
+
+
+def method_options(name: str) -> list[str]:
+    """The names of a method's options."""
+    return [option.name for option in dataclasses.fields(registry.method(name).Options)]
+
+
+def protocol_options(name: str) -> list[str]:
+    """The names of a protocol's options."""
+    return list(own_arguments(registry.protocol(name), SHARED_ARGUMENTS))
+
+
+def data_options(name: str) -> list[str]:
+    """The names of a data set's options."""
+    return list(own_arguments(registry.dataset(name), ("data",)))

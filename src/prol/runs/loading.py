@@ -1,0 +1,126 @@
+"""Loading a saved learner. Nothing in the folder is executed; names are looked up in the registry."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prol import registry
+from prol.files import current_folder
+from prol.runs.format import MODEL_FILE, NEW_MODEL_FILE, file_sha256, read_meta, read_tensors
+
+if TYPE_CHECKING:
+    from prol.backbones import Backbone
+    from prol.learner import Learner, SavedState
+
+
+def load(
+    folder: str | Path,
+    backbone: Backbone | str | None = None,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    method: type[Learner] | None = None,
+) -> Learner:
+    """Loads a learner in the state in which it was saved.
+
+    Args:
+        folder: what `learner.save` wrote.
+        backbone: an open backbone, or the name of one to open; by default the one named in `meta.json`.
+        device: where to open the backbone.
+        precision: of the backbone; by default as saved, but float32 for bf16 on a CPU.
+        method: the learner's class, for a method that is not registered under a name.
+    """
+    place = current_folder(Path(folder).resolve())
+    meta, model = read_checked(place)
+    kind = method or registry.method(meta["method"])
+    if kind.name != meta["method"]:
+        raise ValueError(f"{place} was saved by method {meta['method']!r}, not by {kind.name!r}")
+    if backbone is None or isinstance(backbone, str):
+        backbone = open_saved_backbone(meta, place, backbone, device=device, precision=precision)
+    else:
+        _require_same_weights(backbone, meta["backbone"], place)
+    state = meta["state"] | {"classes": meta["classes"]}
+    return restored(kind, backbone, meta, (read_tensors(model), state), place)
+
+
+def restored(
+    kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: SavedState, place: Path
+) -> Learner:
+    """A learner with the options and the seed `saved` at `place`, in the given state."""
+    try:
+        learner = kind(backbone, kind.read_options(saved["options"]), saved["seed"])
+        _require_same_preprocessing(learner, saved["preprocessing"], place)
+        learner.load_state(*state)
+    except (LookupError, RuntimeError, TypeError, AttributeError, MemoryError) as error:
+        # A damaged state can make a method fail in any way.
+        said = " ".join(str(error).split())
+        raise ValueError(f"{place} does not fit method {kind.name!r} of this version: {said}") from error
+    return learner
+
+
+def read_checked(place: Path) -> tuple[dict[str, Any], Path]:
+    """The content of `meta.json`, and the file of its tensors, whose hash must match.
+
+    That is the model, or one that a killed `save_into` has not moved into place yet.
+    """
+    meta = read_meta(place)
+    for file in (place / MODEL_FILE, place / NEW_MODEL_FILE):
+        if file.is_file() and file_sha256(file) == meta["model_sha256"]:
+            return meta, file
+    raise ValueError(f"{place / MODEL_FILE} is damaged: its checksum is not the one saved; copy the folder again")
+
+
+def open_saved_backbone(
+    saved: Mapping[str, Any],
+    place: Path,
+    name: str | None = None,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+) -> Backbone:
+    """Opens the backbone of a saved learner, under its saved name or another one; it must have the same hash."""
+    from prol.backbones import open_backbone, pick_device
+
+    if name is None:
+        name = saved["backbone"]["name"]
+        _require_weights_file(name, place)
+    if precision is None:
+        # What is learnt is float32 in both; only the frozen trunk is read differently.
+        on_cpu = pick_device(device).type == "cpu"
+        precision = "float32" if saved["precision"] == "bf16" and on_cpu else saved["precision"]
+    backbone = open_backbone(name, device=device, precision=precision)
+    _require_same_weights(backbone, saved["backbone"], place)
+    return backbone
+
+
+def _require_weights_file(name: str, place: Path) -> None:
+    """The file that a saved learner names is one of the machine where it was saved, which need not be this one."""
+    from prol.backbones.resnet import NAME as RESNET
+
+    architecture, _, source = name.partition("@")
+    if architecture == RESNET:
+        return
+    if source and source.split(":")[0] != "random" and not (Path(source).is_absolute() and Path(source).is_file()):
+        raise FileNotFoundError(
+            f"{place} was learnt on weights in the file {source}, which is not here: "
+            "name the file's current path, backbone= or --backbone ARCH@FILE.safetensors"
+        )
+
+
+def _require_same_weights(backbone: Backbone, saved: Mapping[str, str], place: Path) -> None:
+    if backbone.sha256 != saved["sha256"]:
+        raise ValueError(
+            f"{place} was learnt on backbone {saved['name']!r} with weights {saved['sha256'][:12]}, but "
+            f"{backbone.name!r} has weights {backbone.sha256[:12]}: open the original weights and pass backbone="
+        )
+
+
+def _require_same_preprocessing(learner: Learner, saved: dict[str, Any], place: Path) -> None:
+    # Compared as JSON, where a tuple and a list are one.
+    present = json.loads(json.dumps(dataclasses.asdict(learner.preprocessing)))
+    if present != saved:
+        raise ValueError(f"{place} was learnt with preprocessing {saved}, but the backbone brings {present}")
