@@ -1,7 +1,5 @@
 """One of several processes that learn shares and reduce them: `python ... RANK PROCESSES FOLDER`.
 
-Two processes, which make a fast test, reduce two methods; more of them reduce all that can be.
-
 They meet in a file of the folder. Each writes what its learners have become, and says whether they are what one process
 makes of everything.
 """
@@ -56,7 +54,7 @@ def main(rank: int, processes: int, folder: Path) -> None:
 
     shares = shares_of(processes)
     in_turn = [number for share in shares for number in share]
-    for variant in ["slda", "foal"] if processes == 2 else MERGEABLE:
+    for variant in MERGEABLE:
         learner = teach(make(variant), shares[rank])
         reduce(learner)
         check(variant, learner, teach(make(variant), in_turn), 1e-5 if "float32" in variant else 1e-9)
