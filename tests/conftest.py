@@ -19,6 +19,29 @@ settings.register_profile("same everywhere", derandomize=True, deadline=None)
 settings.load_profile("same everywhere")
 
 
+LONG_EXAMPLES = (
+    "docs/one-class-at-a-time.md::",
+    "docs/adapters.md::",
+    "prol.testing.checks.check_learner",
+    "test_the_examples_of_a_page_run[own-images]",
+    "test_the_examples_of_a_page_run[reproduced]",
+    "test_the_examples_of_a_page_run[comparing]",
+    "test_the_python_examples_of_a_page_run[sweep]",
+    "test_the_python_examples_of_a_page_run[trackers]",
+    "test_the_python_examples_of_a_page_run[sharing]",
+    "test_tables_are_what_the_runs_say[throughput]",
+    "test_tables_are_what_the_runs_say[appendix]",
+    "test_tables_are_what_the_runs_say[history]",
+)
+"""Examples of the docs that take long; the others run with the fast tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(name in item.nodeid for name in LONG_EXAMPLES):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def threads_stay() -> Iterator[None]:
     """A test that left more threads than cores behind would slow down all that follow."""

@@ -116,7 +116,7 @@ def test_axes_of_a_file_stay_while_somebody_has_them(command, tmp_path: Path) ->
         (("ncm", "digits", "--seeds", "a"), "is not a list of whole numbers"),
         (("ncm", "digits", "--executor", "slurm"), "executor 'slurm' is not known: use local or ray"),
         (("ncm", "digits", "--gpus-per-run", "0.5"), "--gpus-per-run is for --executor ray"),
-        (("ncm", "digits", "--executor", "ray", "--gpus-per-run", "1.5"), "a part of one or a whole number"),
+        (("ncm", "digits", "--executor", "ray", "--gpus-per-run", "1.5"), "a fraction of one or a whole number"),
         (("ncm", "digits", "--jobs", "0"), "jobs must be at least 1, got 0"),
         (("ncm", "folder", "--data", "nowhere"), "nowhere"),
         (("ncm", "digits", "--file", "none.toml"), "none.toml does not exist"),

@@ -100,7 +100,7 @@ def test_runs_share_a_gpu_as_they_ask(tmp_path: Path, small_vit: str, monkeypatc
     ray.init("local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)
     try:
         executor = RayExecutor(cpus=1, gpus=0.25)
-        ended = list(executor.settle(pending, lambda path, line: heard.append((path.name, line))))
+        ended = list(executor.execute(pending, lambda path, line: heard.append((path.name, line))))
         assert sorted(ended) == [(path, None) for path in pending]
         assert sorted(heard) == [(name, f"{name} 0.25") for name in "abcd"]
     finally:
@@ -122,12 +122,12 @@ def test_runs_stop_when_nobody_listens_and_can_be_resumed(tmp_path: Path, small_
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            dict(RayExecutor().settle({tmp_path / "run": plan}, hear))
+            dict(RayExecutor().execute({tmp_path / "run": plan}, hear))
         assert under_way.is_set()
         folder = RunFolder(tmp_path / "run")
         # The only place in the cluster is free again once the worker is gone.
         other = small_plan(small_vit, workers=1)
-        assert dict(RayExecutor().settle({tmp_path / "next": other}, lambda *_: None)) == {tmp_path / "next": None}
+        assert dict(RayExecutor().execute({tmp_path / "next": other}, lambda *_: None)) == {tmp_path / "next": None}
         assert folder.status() == "unfinished"
         with folder.locked():
             pass
@@ -161,7 +161,7 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_tries_for_minute
         taken.bind(("127.0.0.1", 0))
         executor = RayExecutor(address.format(port=taken.getsockname()[1]))
         with pytest.raises(ValueError, match="start one with `ray start --head`"):
-            next(executor.settle({tmp_path / "run": Plan("ncm", "glyphs")}, lambda *_: None))
+            next(executor.execute({tmp_path / "run": Plan("ncm", "glyphs")}, lambda *_: None))
 
 
 def test_a_local_cluster_imports_the_prol_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:

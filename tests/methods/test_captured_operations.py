@@ -25,8 +25,8 @@ def test_nothing_is_read_and_nothing_is_chosen_by_a_mask(tiny: ViT, method: str,
     for kinds in ([0, 1], [2, 3]):
         learner.boundary(kinds)
         learner.learn(pictures([*kinds, 0]), [*kinds, 0])
-        layout, staged = learner._layout(), learner._staged(tiny.read(pictures([*kinds, 0, 0])))()
+        layout, staged = learner.layout(), learner.staged(tiny.read(pictures([*kinds, 0, 0])))()
         rows = torch.tensor([learner.row_of[kind] for kind in [*kinds, 0, 0]])
         with NothingRead():
-            learner._one_step(*learner._see(*staged).values(), rows)
-        assert learner._layout() == layout
+            learner.one_step(*learner.look_ahead(*staged).values(), rows)
+        assert learner.layout() == layout

@@ -13,6 +13,7 @@ from prol.runs.executors import LocalProcesses, Serial, with_share_of_processors
 from runs.small_runs import contents, small_plan
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_goes_on_in_another(tmp_path: Path, micro_vit: str) -> None:
     heard: list[str] = []
 

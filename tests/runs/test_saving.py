@@ -121,8 +121,8 @@ def test_saving_again_replaces_the_artifact(tmp_path: Path, tiny: ViT) -> None:
 
 def test_a_save_that_fails_leaves_the_artifact_before_it(tmp_path: Path, tiny: ViT) -> None:
     class Unwritable(ColourMeans):
-        def _state(self) -> Any:
-            tensors, meta = super()._state()
+        def state(self) -> Any:
+            tensors, meta = super().state()
             return tensors, meta | {"not JSON": {1, 2}}
 
     saved = teach(colour_means(tiny), STREAM[:1])
