@@ -10,7 +10,8 @@ from torch import Tensor
 
 from every_entry import Everything
 from prol.classes import Contents, with_rows_together, without_row
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 RAMP = torch.arange(5.0)
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from every_entry import Everything, same
-from prol.state import State, get_value, put_value
+from prol.state import State
+from prol.tables import get_value, put_value
 
 some = settings(max_examples=40, deadline=None, derandomize=True)
 

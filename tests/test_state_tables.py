@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prol.state import Amount, Table
+from prol.tables import Amount, Table
 
 some = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -18,8 +18,8 @@ from prol.classes import Removal as Removal
 from prol.engine.captured import FrozenPass
 from prol.labels import Label, read_labels, require_distinct
 from prol.options import build_options
-from prol.state import Amount as Amount
 from prol.state import State as State
+from prol.tables import Amount as Amount
 
 if TYPE_CHECKING:
     from prol.backbones.base import Backbone

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prol.labels import Label
-from prol.state import put_value
+from prol.tables import put_value
 
 if TYPE_CHECKING:
     from prol.learner import Learner, SavedState

@@ -8,214 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
-from types import MethodType
-from typing import Any, Literal, TypeVar, cast
-from weakref import WeakMethod, ref
+from dataclasses import fields
+from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
 
 from prol.classes import Combine, Contents, Tensors
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-Kind = Literal["parameter", "statistic", "sample", "moment"]
-"""Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""
-Merge = Literal["sum", "keep"]
-"""What `prol.merge` does with an entry of two learners: add them up, or take the first one's."""
-Text = str | Callable[[int | None], str]
-"""A sentence, or a function of a class row that returns one; empty where there is nothing to say."""
-
-
-def weakly(function: Function) -> Function:
-    """A bound method that does not keep its object alive; other functions as they are.
-
-    Without it a learner and its state would refer to each other, and a copy that is dropped would take memory until the
-    next garbage collection.
-    """
-    if not isinstance(function, MethodType):
-        return function
-    method = WeakMethod(function)
-
-    def call(*given: Any) -> Any:
-        found = method()
-        assert found is not None
-        return found(*given)
-
-    return cast(Function, call)
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How many numbers (or samples), and how many bytes they take."""
-
-    count: int
-    bytes: int
-
-    @classmethod
-    def of(cls, *tensors: Tensor) -> Amount:
-        return cls(sum(t.numel() for t in tensors), sum(t.numel() * t.element_size() for t in tensors))
-
-
-class Table:
-    """One row per class, or per task, in a buffer that doubles, so that a step's cost does not depend on its length.
-
-    `rows` is the table `[count, *shape]`. `buffer` `[room, *shape]` is where the rows lie, with zeros behind them. Its
-    length seldom changes: an operation on all of it that masks what is behind `count` has a fixed shape. `moves` grows
-    whenever the buffer is replaced by another.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        device: torch.device,
-        dtype: torch.dtype,
-        room: int = 0,
-        initial: Callable[[int], Tensor] | None = None,
-    ) -> None:
-        self.buffer = torch.zeros(room, *shape, device=device, dtype=dtype)
-        self.masked = room > 0
-        """Whether steps work on the whole buffer and mask it, so that its shape holds while rows are added."""
-        self.initial = initial
-        self.count = 0
-        self.moves = 0
-
-    @property
-    def rows(self) -> Tensor:
-        return self.buffer[: self.count]
-
-    def grow(self, count: int) -> None:
-        """Adds `count` rows as they begin: zeros, or what `initial` returns."""
-        self.append(torch.zeros(count, *self.buffer.shape[1:]) if self.initial is None else self.initial(count))
-
-    def append(self, rows: Tensor) -> None:
-        total = self.count + len(rows)
-        self._make_room(total)
-        self.buffer[self.count : total] = rows.to(self.buffer)
-        self.count = total
-
-    def replace(self, rows: Tensor) -> None:
-        """Takes over a whole table, as when a saved state is loaded."""
-        if rows.shape[1:] != self.buffer.shape[1:]:
-            self.buffer, self.count = self.buffer.new_zeros(len(self.buffer), *rows.shape[1:]), 0
-            self.moves += 1
-        self._make_room(len(rows))
-        self.buffer[: len(rows)] = rows.to(self.buffer)
-        self.truncate(len(rows))
-
-    def truncate(self, count: int) -> None:
-        """Drops all rows but the first `count`."""
-        self.buffer[count : self.count] = 0
-        self.count = count
-
-    def add(self, rows: Tensor, changes: Tensor, times: int = 1) -> None:
-        """Adds `times` changes `[B, ...]` to their rows `[B]`."""
-        self.rows.index_add_(0, rows, changes.to(self.buffer.dtype), alpha=times)
-
-    def add_where(self, rows: Tensor, changes: Tensor, where: Tensor) -> None:
-        """Adds those of changes `[B, ...]` that are true in `where`, bool `[B]`, to their rows `[B]`.
-
-        At most one change to a row may be added: then the order in which a GPU adds them does not matter.
-        """
-        where = where.view(-1, *[1] * (changes.ndim - 1))
-        self.rows.index_add_(0, rows, torch.where(where, changes, 0).to(self.buffer.dtype))
-
-    def _make_room(self, total: int) -> None:
-        room = len(self.buffer)
-        while room < total:  # by doubling, so that it depends on `total` alone and not on how that was reached
-            room = max(1, 2 * room)
-        if room > len(self.buffer):
-            grown = self.buffer.new_zeros(room, *self.buffer.shape[1:])
-            grown[: self.count] = self.rows
-            self.buffer = grown
-            self.moves += 1
-
-
-@dataclass
-class Entry:
-    """A declared tensor, table or group of tensors."""
-
-    name: str
-    kind: Kind
-    read: Callable[[], Mapping[str, Tensor]]
-    """The tensors as they are, by name within the entry; "" for an entry that is one tensor."""
-    load: Callable[[Mapping[str, Tensor]], None]
-    """Takes over tensors in that form."""
-    combine: Mapping[str, Combine] = field(default_factory=dict)
-    """Patterns of names with one row per class, and what two classes' rows become."""
-    merge: Merge = "keep"
-    agree: str = ""
-    """What it is in words, where learners that are merged must have the same."""
-    saved: bool = True
-    stored: bool = True
-    """Whether it counts among what a learner stores."""
-    table: Table | None = None
-    grows: Callable[[], bool] | None = None
-    """Whether the table gets a row when a class arrives; None where its owner appends rows."""
-    measure: Callable[[], Callable[[], None]] | None = None
-    """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
-    moves: Callable[[], int] | None = None
-    """For a group: a number that grows whenever a buffer of it is replaced by another."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {_join(self.name, name): tensor for name, tensor in self.read().items()}
-
-
-@dataclass
-class Value:
-    """A declared JSON value."""
-
-    read: Callable[[], Any]
-    load: Callable[[Any], object]
-    merge: Merge = "keep"
-    agree: str = ""
-    is_row: bool = False
-    """Whether it is a class row, or a list of them, which moves when an earlier class is removed."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What undoes an update that fails: lengths of tables, values, and copies of what was overwritten since."""
-
-    classes: int
-    entries: tuple[str, ...]
-    lengths: Mapping[str, int]
-    values: Mapping[str, Any]
-    shortenings: Mapping[str, Callable[[], None]]
-    copies: dict[str, dict[str, Tensor]]
-
-
-@dataclass
-class _Registry:
-    entries: dict[str, Entry] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    before_load: list[Callable[[], None]] = field(default_factory=list)
-    after_load: list[Callable[[], None]] = field(default_factory=list)
-    after_growth: list[Callable[[int], None]] = field(default_factory=list)
-    removals: list[Callable[[Tensors, dict[str, Any], int], str]] = field(default_factory=list)
-    combinations: list[Callable[[Tensors, dict[str, Any], int, int], None]] = field(default_factory=list)
-    traces: list[tuple[Text, Text]] = field(default_factory=list)
-    removal_refusal: str = ""
-    combine_refusal: str = ""
-    first_moment: Callable[[], int] = lambda: 0
-    counts: Callable[[], Tensor | None] = lambda: None
-    record: Record | None = None
-    classes: int = 0
-    loads: int = 0
+from prol.tables import (
+    Entry,
+    Kind,
+    Merge,
+    Record,
+    Registry,
+    Table,
+    Text,
+    Value,
+    copy_into,
+    get_value,
+    is_under,
+    join,
+    move_rows,
+    put_value,
+    said,
+    weak_text,
+    weakly,
+    within,
+)
 
 
 class State:
     """Declares entries under a prefix, and works on all that were declared there."""
 
-    def __init__(self, device: torch.device | str = "cpu", prefix: str = "", registry: _Registry | None = None) -> None:
+    def __init__(self, device: torch.device | str = "cpu", prefix: str = "", registry: Registry | None = None) -> None:
         self.device, self.prefix = torch.device(device), prefix
-        self._all = _Registry() if registry is None else registry
+        self._all = Registry() if registry is None else registry
 
     def scope(self, name: str) -> State:
         """The same state, declaring under `name/`."""
         return State(self.device, f"{self.prefix}{name}/", self._all)
-
-    # Declaring
 
     def table(
         self,
@@ -236,20 +68,10 @@ class State:
     ) -> Table:
         """A table with one row per class, which grows when classes arrive.
 
-        Parameters
-        ----------
-        combine
-            What the row of two merged classes is; None where rows are not classes'.
-        merge
-            What merging two learners does; by default statistics that combine as sums are added.
-        initial
-            Returns so many rows as they begin; zeros by default.
-        room
-            Rows that the buffer has from the start, for steps that mask it.
-        grows
-            False where the owner appends rows itself.
-        counts
-            Whether these are the images of each class, for `Learner.class_counts`.
+        `combine` says what the row of two merged classes is, None where rows are not classes'; `merge` what merging two
+        learners does, by default adding statistics that combine as sums. `initial` returns so many fresh rows, zeros by
+        default. The buffer has `room` from the start, for steps that mask it. With `grows` false the owner appends
+        rows. `counts` marks the images of each class, for `Learner.class_counts`.
         """
         dims = (shape,) if isinstance(shape, int) else shape
         table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
@@ -274,7 +96,7 @@ class State:
 
     def tensor(self, name: str, tensor: Tensor, *, kind: Kind, merge: Merge = "keep", saved: bool = True) -> Tensor:
         """A tensor of fixed shape, which is loaded in place; what is not `saved` is made again from the seed."""
-        read, load = (lambda: {"": tensor}), (lambda saved: _copy(tensor, saved[""]))
+        read, load = (lambda: {"": tensor}), (lambda saved: copy_into(tensor, saved[""]))
         self._declare(Entry(self.prefix + name, kind, read, load, merge=merge, saved=saved))
         return tensor
 
@@ -292,7 +114,7 @@ class State:
 
         def load(saved: Mapping[str, Tensor]) -> None:
             for inner, tensor in tensors().items():
-                _copy(tensor, saved[inner])
+                copy_into(tensor, saved[inner])
 
         self._declare(Entry(self.prefix + name, kind, tensors, load, agree=agree, stored=stored))
 
@@ -329,10 +151,9 @@ class State:
         `measure` returns a function that takes back growth which comes later, where updates add rows. `moves` grows
         whenever a buffer is replaced by another, which makes captured steps invalid.
         """
-        name, read, load = self.prefix + name, weakly(read), weakly(load)
-        entry = Entry(name, kind, read, load, combine or {}, agree=agree, saved=saved, stored=stored)
-        entry.measure = None if measure is None else weakly(measure)
-        entry.moves = None if moves is None else weakly(moves)
+        entry = Entry(self.prefix + name, kind, weakly(read), weakly(load), combine or {}, agree=agree)
+        entry.saved, entry.stored = saved, stored
+        entry.measure, entry.moves = measure and weakly(measure), moves and weakly(moves)
         self._declare(entry)
 
     def value(
@@ -361,7 +182,7 @@ class State:
 
     def trace(self, removed: Text = "", merged: Text = "") -> None:
         """Sentences on what still holds a trace of a removed class, and on how two merged classes differ from one."""
-        self._all.traces.append((_weak_text(removed), _weak_text(merged)))
+        self._all.traces.append((weak_text(removed), weak_text(merged)))
 
     def refuse(self, removal: str = "", merging: str = "") -> None:
         """Says why no class can be removed, or why no two can be merged."""
@@ -426,11 +247,7 @@ class State:
 
     def saved_tensors(self) -> dict[str, Tensor]:
         """Every saved tensor by name, as it is."""
-        found: dict[str, Tensor] = {}
-        for entry in self._entries():
-            if entry.saved:
-                found |= entry.tensors()
-        return found
+        return {name: t for entry in self._entries() if entry.saved for name, t in entry.tensors().items()}
 
     def saved_values(self) -> dict[str, Any]:
         """Every value; names with slashes are nested dictionaries."""
@@ -447,7 +264,7 @@ class State:
         self._load_values(flat)
         for entry in list(self._entries()):
             if entry.saved:
-                entry.load(_within(entry.name, tensors))
+                entry.load(within(entry.name, tensors))
         for refresh in self._all.after_load:
             refresh()
 
@@ -478,7 +295,7 @@ class State:
         if record is None:
             return
         for entry in self._entries():
-            if entry.name not in record.copies and any(_is_under(entry.name, self.prefix + name) for name in names):
+            if entry.name not in record.copies and any(is_under(entry.name, self.prefix + name) for name in names):
                 record.copies[entry.name] = {name: tensor.detach().clone() for name, tensor in entry.read().items()}
 
     def close(self) -> None:
@@ -515,7 +332,7 @@ class State:
             self._all.values[name].load(value)
         for entry in self._entries():
             if entry.saved:
-                entry.load(_within(entry.name, tensors))
+                entry.load(within(entry.name, tensors))
 
     def layout(self) -> tuple[int, ...]:
         """Where buffers are and how long: a captured step holds while this stays the same."""
@@ -535,8 +352,7 @@ class State:
 
     def summed(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, int]]:
         """What adds up when learners are merged: tables with one row per class, other tensors, and counts."""
-        tables: dict[str, Tensor] = {}
-        totals: dict[str, Tensor] = {}
+        tables, totals = dict[str, Tensor](), dict[str, Tensor]()
         for entry in self._entries():
             if entry.merge == "sum" and entry.saved:
                 (tables if entry.combine else totals).update(entry.tensors())
@@ -555,9 +371,9 @@ class State:
         tables: dict[str, Combine] = {}
         kinds: dict[str, list[str]] = {"statistic": [], "sample": [], "moment": [], "parameter": []}
         for entry in self._entries():
-            tables |= {_join(entry.name, pattern): how for pattern, how in entry.combine.items()}
+            tables |= {join(entry.name, pattern): how for pattern, how in entry.combine.items()}
             kinds[entry.kind] += entry.tensors() if entry.kind != "moment" else [f"{entry.name}/*"]
-        removed, merged = ([_said(both[i], row) for both in self._all.traces] for i in (0, 1))
+        removed, merged = ([said(both[i], row) for both in self._all.traces] for i in (0, 1))
         return Contents(
             tables,
             statistics=tuple(kinds["statistic"]),
@@ -580,53 +396,4 @@ class State:
             edit(tensors, values, source, into)
 
     def _move_rows(self, values: dict[str, Any], row: int) -> None:
-        """Class rows among the values move up when the class in `row` goes."""
-        for name, value in self._all.values.items():
-            if value.is_row:
-                old = get_value(values, name)
-                moved = [one - (one > row) for one in old] if isinstance(old, list) else old - (old > row)
-                put_value(values, name, moved)
-
-
-def _copy(home: Tensor, saved: Tensor) -> None:
-    with torch.no_grad():
-        home.copy_(saved)
-
-
-def _join(name: str, inner: str) -> str:
-    return f"{name}/{inner}" if inner and name else name or inner
-
-
-def _is_under(name: str, prefix: str) -> bool:
-    return name == prefix or name.startswith(f"{prefix}/")
-
-
-def _within(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of one entry by their names within it."""
-    if name in tensors:
-        return {"": tensors[name]}
-    return {full.removeprefix(f"{name}/"): tensor for full, tensor in tensors.items() if full.startswith(f"{name}/")}
-
-
-def get_value(values: Mapping[str, Any], name: str) -> Any:
-    """The value under a name with slashes in nested dictionaries."""
-    found: Any = values
-    for part in name.split("/"):
-        found = found[part]
-    return found
-
-
-def put_value(values: dict[str, Any], name: str, value: Any) -> None:
-    """Puts a value under a name with slashes into nested dictionaries."""
-    *groups, last = name.split("/")
-    for group in groups:
-        values = values.setdefault(group, {})
-    values[last] = value
-
-
-def _weak_text(text: Text) -> Text:
-    return text if isinstance(text, str) else weakly(text)
-
-
-def _said(text: Text, row: int | None) -> str:
-    return text if isinstance(text, str) else text(row)
+        move_rows(values, [name for name, value in self._all.values.items() if value.is_row], row)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from prol.engine.adam import Part
 from prol.engine.sgd import SGD
-from prol.state import State, Table
+from prol.state import State
+from prol.tables import Table
 
 ROWS, WIDTH = 6, 3
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from prol.classes import AGAINST_IT, AVERAGED, KEPT_ROW, Combine
 from prol.engine.adam import Part
 from prol.engine.similarity import few_by_many
-from prol.state import State, Table
+from prol.state import State
+from prol.tables import Table
 
 NORM_EPSILON = 1e-5
 ROOM, LIVE_ROOM, TASK_ROOM = 256, 16, 64

@@ -374,7 +374,7 @@ def _require_equal_futures(learner: Learner, twin: Learner, steps: int, announce
 
 
 def _looks_like_samples(tensor: Tensor) -> bool:
-    shape = tuple(tensor.shape)
+    shape = tensor.shape
     return shape[:1] == (CHUNK,) or shape[-2:] == (HEIGHT, WIDTH) or shape[-3:-1] == (HEIGHT, WIDTH)
 
 
@@ -382,11 +382,10 @@ def _sizes(learner: Learner, made_since: Callable[[], list[Tensor]]) -> dict[str
     tensors, meta = learner.state()
     stored = Amount.of(*tensors.values()).bytes
     del tensors
-    alive = Amount.of(*made_since()).bytes
     return {
         "bytes of the state": stored,
         "values in its JSON": count_values(meta),
-        "bytes of live tensors": alive,
+        "bytes of live tensors": Amount.of(*made_since()).bytes,
         "bytes of arrays and texts held": bytes_held(learner.__dict__, besides=learner.backbone),
     }
 

@@ -14,7 +14,7 @@ from golden_files import tiny_vit
 from methods.small_streams import changed_rows, pictures, same_state, tensors
 from prol.backbones import ViT
 from prol.learner import Learner
-from prol.state import Amount
+from prol.tables import Amount
 
 PLAIN: dict[str, Any] = {"augment": "none", "lr": 0.01, "lr_scaling": False}
 METHODS: dict[str, dict[str, Any]] = {

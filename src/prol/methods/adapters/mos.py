@@ -25,7 +25,8 @@ from prol.methods.adapters.prototypes import Prototypes
 from prol.methods.adapters.training import AdapterOptions, seen_softmax
 from prol.methods.gradient import HEAD, GradientLearner, leaves, staged_twice, tokens_twice
 from prol.options import Count, NotNegative, Share
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 SHARPNESS = 0.8
 """What inner products are divided by in the regulariser."""

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from prol.engine.similarity import classmates, cosine_to_all
-from prol.state import State, Table
+from prol.state import State
+from prol.tables import Table
 
 
 def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:

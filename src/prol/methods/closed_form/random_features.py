@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from prol.state import State, weakly
+from prol.state import State
+from prol.tables import weakly
 
 
 class RandomLayer:

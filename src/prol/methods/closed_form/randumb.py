@@ -18,7 +18,8 @@ from prol.methods.closed_form.recollection import Memory, Recollection, require_
 from prol.methods.closed_form.solvers import SolvedHead, lda
 from prol.methods.options import InputOptions, TaskOptions
 from prol.options import Count, Positive
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from prol.methods.closed_form.recollection import Memory, Recollection, require_
 from prol.methods.closed_form.solvers import SolvedHead, choose_ridge, lda, ridge
 from prol.methods.options import InputOptions, TaskOptions
 from prol.options import Count, Positive
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 CHOSEN_AFTER = 500
 """Samples on which a ridge strength may be chosen for good; shorter first tasks leave it to later ones."""

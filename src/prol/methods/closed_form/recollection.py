@@ -13,7 +13,8 @@ from prol.backbones.base import Backbone
 from prol.classes import Tensors
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN, require_left_over
 from prol.methods.closed_form.moments import Totals, TwinMoments
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 Memory = int | Literal["statistics", "none", "all"]
 Embed = Callable[[Tensor], Tensor]

@@ -21,7 +21,8 @@ from prol.methods.gradient import GradientLearner
 from prol.methods.prol.hard_soft import HardSoft
 from prol.methods.prol.network import PromptedNetwork
 from prol.methods.prol.options import PROLOptions, read_prol_options
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 _BY_CLASS: Mapping[str, Combine] = dict.fromkeys(("keys", "scaler", "shifter", "head.weight", "head.bias"), "keep")
 """Trained parts with one row per class."""

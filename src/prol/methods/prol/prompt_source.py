@@ -16,7 +16,8 @@ from torch import Tensor
 
 from prol.backbones.vit import Prefix
 from prol.engine.similarity import cosine_pairs, cosine_to_all, inverse_length
-from prol.state import State, Table
+from prol.state import State
+from prol.tables import Table
 
 ROOM = 256
 """Rows of classes before buffers double, which stops a stream on a GPU for seconds."""

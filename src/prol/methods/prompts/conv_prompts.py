@@ -17,7 +17,8 @@ from prol.backbones.vit import Additions, Prefix
 from prol.engine.adam import Part
 from prol.engine.similarity import cosine_to_all
 from prol.methods.prompts.prefixes import orthonormal_rows
-from prol.state import State, Table
+from prol.state import State
+from prol.tables import Table
 
 KERNEL = 17
 _SHARED = ("base", "matcher.in.weight", "matcher.in.bias", "matcher.out.weight", "matcher.out.bias")

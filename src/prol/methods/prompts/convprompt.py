@@ -19,7 +19,8 @@ from prol.methods.gradient import GradientLearner, descend, head_parts
 from prol.methods.prompts.conv_prompts import ConvPrompts, generators_by_likeness
 from prol.methods.prompts.training import PromptOptions
 from prol.options import Count, NotNegative, Positive, Whole
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 
 @dataclass(frozen=True)

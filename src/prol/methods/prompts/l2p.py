@@ -18,7 +18,8 @@ from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, to
 from prol.methods.prompts.prefixes import batch_vote, nearest_keys, pull
 from prol.methods.prompts.training import Init, PromptOptions, Selection, initial
 from prol.options import Count, NotNegative
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from prol.methods.closed_form.random_features import own_generator
 from prol.methods.replay.sample_memory import SampleMemory, greedy_balance
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views
 from prol.options import Count, NotNegative, Options
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 MOMENTUM = 0.9
 WARM_UP = 0.1

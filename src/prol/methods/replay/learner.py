@@ -23,7 +23,8 @@ from prol.learner import Learner
 from prol.methods.options import TaskOptions
 from prol.methods.replay.sample_memory import Insertion, SampleMemory
 from prol.options import Count, NotNegative
-from prol.state import Amount, State, Table
+from prol.state import State
+from prol.tables import Amount, Table
 
 Drawn = dict[str, Tensor]
 """What a step takes from the host, by name: slots, class rows, random numbers of views."""

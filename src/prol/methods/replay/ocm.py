@@ -19,7 +19,8 @@ from prol.methods.replay.contrast import Contrast, ContrastOptions, Seen, class_
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, summed
 from prol.methods.replay.views import CROP_GREY, apply_views
 from prol.options import NotNegative, Positive
-from prol.state import Kind, State
+from prol.state import State
+from prol.tables import Kind
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from prol.classes import Tensors
-from prol.state import Amount, State
+from prol.state import State
+from prol.tables import Amount
 
 EMPTY = -1
 

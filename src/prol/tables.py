@@ -1,0 +1,251 @@
+"""What the state of a learner is made of: growing tables, and the declaration of each entry and value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any, Literal, TypeVar, cast
+from weakref import WeakMethod
+
+import torch
+from torch import Tensor
+
+from prol.classes import Combine, Tensors
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Kind = Literal["parameter", "statistic", "sample", "moment"]
+"""Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""
+Merge = Literal["sum", "keep"]
+"""What `prol.merge` does with an entry of two learners: add them up, or take the first one's."""
+Text = str | Callable[[int | None], str]
+"""A sentence, or a function of a class row that returns one; empty where there is nothing to say."""
+
+
+def weakly(function: Function) -> Function:
+    """A bound method that does not keep its object alive; other functions as they are.
+
+    Without it a learner and its state would refer to each other, and a copy that is dropped would take memory until the
+    next garbage collection.
+    """
+    if not isinstance(function, MethodType):
+        return function
+    method = WeakMethod(function)
+
+    def call(*given: Any) -> Any:
+        found = method()
+        assert found is not None
+        return found(*given)
+
+    return cast(Function, call)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many numbers (or samples), and how many bytes they take."""
+
+    count: int
+    bytes: int
+
+    @classmethod
+    def of(cls, *tensors: Tensor) -> Amount:
+        return cls(sum(t.numel() for t in tensors), sum(t.numel() * t.element_size() for t in tensors))
+
+
+class Table:
+    """One row per class, or per task, in a buffer that doubles, so that a step's cost does not depend on its length.
+
+    `rows` is the table `[count, *shape]`. `buffer` `[room, *shape]` is where the rows lie, with zeros behind them. Its
+    length seldom changes: an operation on all of it that masks what is behind `count` has a fixed shape. `moves` grows
+    whenever the buffer is replaced by another.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        device: torch.device,
+        dtype: torch.dtype,
+        room: int = 0,
+        initial: Callable[[int], Tensor] | None = None,
+    ) -> None:
+        self.buffer = torch.zeros(room, *shape, device=device, dtype=dtype)
+        self.masked = room > 0
+        """Whether steps work on the whole buffer and mask it, so that its shape holds while rows are added."""
+        self.initial = initial
+        self.count = 0
+        self.moves = 0
+
+    @property
+    def rows(self) -> Tensor:
+        return self.buffer[: self.count]
+
+    def grow(self, count: int) -> None:
+        """Adds `count` rows as they begin: zeros, or what `initial` returns."""
+        self.append(torch.zeros(count, *self.buffer.shape[1:]) if self.initial is None else self.initial(count))
+
+    def append(self, rows: Tensor) -> None:
+        total = self.count + len(rows)
+        self._make_room(total)
+        self.buffer[self.count : total] = rows.to(self.buffer)
+        self.count = total
+
+    def replace(self, rows: Tensor) -> None:
+        """Takes over a whole table, as when a saved state is loaded."""
+        if rows.shape[1:] != self.buffer.shape[1:]:
+            self.buffer, self.count = self.buffer.new_zeros(len(self.buffer), *rows.shape[1:]), 0
+            self.moves += 1
+        self._make_room(len(rows))
+        self.buffer[: len(rows)] = rows.to(self.buffer)
+        self.truncate(len(rows))
+
+    def truncate(self, count: int) -> None:
+        """Drops all rows but the first `count`."""
+        self.buffer[count : self.count] = 0
+        self.count = count
+
+    def add(self, rows: Tensor, changes: Tensor, times: int = 1) -> None:
+        """Adds `times` changes `[B, ...]` to their rows `[B]`."""
+        self.rows.index_add_(0, rows, changes.to(self.buffer.dtype), alpha=times)
+
+    def add_where(self, rows: Tensor, changes: Tensor, where: Tensor) -> None:
+        """Adds those of changes `[B, ...]` that are true in `where`, bool `[B]`, to their rows `[B]`.
+
+        At most one change to a row may be added: then the order in which a GPU adds them does not matter.
+        """
+        where = where.view(-1, *[1] * (changes.ndim - 1))
+        self.rows.index_add_(0, rows, torch.where(where, changes, 0).to(self.buffer.dtype))
+
+    def _make_room(self, total: int) -> None:
+        room = len(self.buffer)
+        while room < total:  # by doubling, so that it depends on `total` alone and not on how that was reached
+            room = max(1, 2 * room)
+        if room > len(self.buffer):
+            grown = self.buffer.new_zeros(room, *self.buffer.shape[1:])
+            grown[: self.count] = self.rows
+            self.buffer = grown
+            self.moves += 1
+
+
+@dataclass
+class Entry:
+    """A declared tensor, table or group of tensors."""
+
+    name: str
+    kind: Kind
+    read: Callable[[], Mapping[str, Tensor]]
+    """The tensors as they are, by name within the entry; "" for an entry that is one tensor."""
+    load: Callable[[Mapping[str, Tensor]], None]
+    """Takes over tensors in that form."""
+    combine: Mapping[str, Combine] = field(default_factory=dict)
+    """Patterns of names with one row per class, and what two classes' rows become."""
+    merge: Merge = "keep"
+    agree: str = ""
+    """What it is in words, where learners that are merged must have the same."""
+    saved: bool = True
+    stored: bool = True
+    """Whether it counts among what a learner stores."""
+    table: Table | None = None
+    grows: Callable[[], bool] | None = None
+    """Whether the table gets a row when a class arrives; None where its owner appends rows."""
+    measure: Callable[[], Callable[[], None]] | None = None
+    """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
+    moves: Callable[[], int] | None = None
+    """For a group: a number that grows whenever a buffer of it is replaced by another."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {join(self.name, name): tensor for name, tensor in self.read().items()}
+
+
+@dataclass
+class Value:
+    """A declared JSON value."""
+
+    read: Callable[[], Any]
+    load: Callable[[Any], object]
+    merge: Merge = "keep"
+    agree: str = ""
+    is_row: bool = False
+    """Whether it is a class row, or a list of them, which moves when an earlier class is removed."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What undoes an update that fails: lengths of tables, values, and copies of what was overwritten since."""
+
+    classes: int
+    entries: tuple[str, ...]
+    lengths: Mapping[str, int]
+    values: Mapping[str, Any]
+    shortenings: Mapping[str, Callable[[], None]]
+    copies: dict[str, dict[str, Tensor]]
+
+
+@dataclass
+class Registry:
+    entries: dict[str, Entry] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    before_load: list[Callable[[], None]] = field(default_factory=list)
+    after_load: list[Callable[[], None]] = field(default_factory=list)
+    after_growth: list[Callable[[int], None]] = field(default_factory=list)
+    removals: list[Callable[[Tensors, dict[str, Any], int], str]] = field(default_factory=list)
+    combinations: list[Callable[[Tensors, dict[str, Any], int, int], None]] = field(default_factory=list)
+    traces: list[tuple[Text, Text]] = field(default_factory=list)
+    removal_refusal: str = ""
+    combine_refusal: str = ""
+    first_moment: Callable[[], int] = lambda: 0
+    counts: Callable[[], Tensor | None] = lambda: None
+    record: Record | None = None
+    classes: int = 0
+    loads: int = 0
+
+
+def copy_into(home: Tensor, saved: Tensor) -> None:
+    with torch.no_grad():
+        home.copy_(saved)
+
+
+def join(name: str, inner: str) -> str:
+    return f"{name}/{inner}" if inner and name else name or inner
+
+
+def is_under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}/")
+
+
+def within(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of one entry by their names within it."""
+    if name in tensors:
+        return {"": tensors[name]}
+    return {full.removeprefix(f"{name}/"): tensor for full, tensor in tensors.items() if full.startswith(f"{name}/")}
+
+
+def get_value(values: Mapping[str, Any], name: str) -> Any:
+    """The value under a name with slashes in nested dictionaries."""
+    found: Any = values
+    for part in name.split("/"):
+        found = found[part]
+    return found
+
+
+def put_value(values: dict[str, Any], name: str, value: Any) -> None:
+    """Puts a value under a name with slashes into nested dictionaries."""
+    *groups, last = name.split("/")
+    for group in groups:
+        values = values.setdefault(group, {})
+    values[last] = value
+
+
+def weak_text(text: Text) -> Text:
+    return text if isinstance(text, str) else weakly(text)
+
+
+def said(text: Text, row: int | None) -> str:
+    return text if isinstance(text, str) else text(row)
+
+
+def move_rows(values: dict[str, Any], names: Iterable[str], row: int) -> None:
+    """Class rows among the values, single ones or lists of them, when the class in `row` is removed."""
+    for name in names:
+        old = get_value(values, name)
+        moved = [one - (one > row) for one in old] if isinstance(old, list) else old - (old > row)
+        put_value(values, name, moved)
