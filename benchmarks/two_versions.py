@@ -66,7 +66,6 @@ class Version:
         self.process = subprocess.Popen(
             [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=place
         )
-        self.rounds: list[dict[str, float]] = []
         self._send(json.dumps(setup))
 
     def _send(self, line: str) -> None:
@@ -81,17 +80,19 @@ class Version:
             raise RuntimeError(f"a version stopped with exit status {self.process.wait()}")
         return line
 
-    def measure(self, steps: int) -> None:
+    def measure(self, steps: int) -> dict[str, float]:
         self._send(str(steps))
-        self.rounds.append(json.loads(self.read()))
-
-    def medians(self) -> dict[str, float]:
-        return {name: statistics.median(one[name] for one in self.rounds) for name in self.rounds[0]}
+        found: dict[str, float] = json.loads(self.read())
+        return found
 
     def stop(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+
+
+def medians_of(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
 
 
 def main() -> None:
@@ -113,15 +114,17 @@ def main() -> None:
         method, *words = row.split(":")
         setup = {name: getattr(given, name) for name in ("device", "backbone", "precision", "chunk", "warm")}
         setup["options"] = dict(word.split("=") for word in words)
-        versions = {name: Version(getattr(given, name), setup | {"method": method}) for name in ("old", "new")}
-        for version in versions.values():
-            version.read()
-        for turn in range(given.rounds):
-            for name in ("old", "new") if turn % 2 else ("new", "old"):
-                versions[name].measure(given.steps)
-        medians = {name: version.medians() for name, version in versions.items()}
-        for version in versions.values():
-            version.stop()
+        rounds: dict[str, list[dict[str, float]]] = {"old": [], "new": []}
+        for order in (("old", "new"), ("new", "old")):  # who starts second may find the machine in another state
+            versions = {name: Version(getattr(given, name), setup | {"method": method}) for name in order}
+            for version in versions.values():
+                version.read()
+            for turn in range(given.rounds):
+                for name in order if turn % 2 else order[::-1]:
+                    rounds[name].append(versions[name].measure(given.steps))
+            for version in versions.values():
+                version.stop()
+        medians = {name: medians_of(found) for name, found in rounds.items()}
         ratios = {kind: medians["new"][kind] / medians["old"][kind] for kind in medians["new"]}
         found[row] = {"old ms": medians["old"], "new ms": medians["new"], "new / old": ratios}
         print(row, json.dumps(found[row]), flush=True)
