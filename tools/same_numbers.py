@@ -8,7 +8,8 @@ what takes long. Compared are `result.json` and the log of events
 but for times and hashes of files, and the saved learner: each tensor bit for bit, and `meta.json` but for versions.
 
 A file, tensor or option that was renamed on purpose stands in `same_numbers_renamed.json`: {"old name": "new name"},
-for a whole name or for a part between slashes. A new option that is off by default is no difference. Results stay in FOLDER, by version: a second call runs what is missing.
+for a whole name or for a part between slashes. A new option that is off by default is no difference.
+Results stay in FOLDER, by version: a second call runs what is missing.
 A version is known by the hash of its sources, so commits that leave those alone share their results. The summary is
 written to FOLDER/summary.json; the exit status is 1 if anything differs.
 """
