@@ -156,7 +156,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
 
 def describe_options(kind: type | Callable[..., Any]) -> dict[str, str]:
     """What each option of the dataclass or each argument of the function `kind` may be, in words."""
-    return {name: _describe_all(hint) for name, hint in get_type_hints(kind).items()}
+    return {name: _describe_all(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
 def _describe_all(hint: Any) -> str:
@@ -219,5 +219,8 @@ def _is_literal(kind: Any) -> bool:
 def _describe(kind: Any) -> str:
     if _is_literal(kind):
         return "one of " + ", ".join(get_args(kind))
+    allowed = option_range(kind)
+    if allowed is not None:
+        return f"a {'whole ' if allowed.whole else ''}number {str(allowed).removeprefix('a finite number ')}"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(kind, str(kind))

@@ -47,7 +47,7 @@ def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None
     lines = command("methods", "prol").out.splitlines()
     assert any(line.split()[:2] == ["threshold", "0.8"] for line in lines)
     [rate] = [line for line in lines if line.split()[:1] == ["lr"]]
-    assert "a number" in rate
+    assert "a number of at least 0" in rate
     assert "Nominal learning rate" in rate
 
 

@@ -122,20 +122,11 @@ def _option_table(method: str) -> Table:
 
     options = registry.method(method).read_options({})
     kind = type(options)
-    allowed, ranges, meanings = describe_options(kind), _ranges(kind), _field_docstrings(kind)
+    allowed, meanings = describe_options(kind), _field_docstrings(kind)
     table = Table("option", "default", "may be", "meaning", box=_box())
     for option, default in dataclasses.asdict(options).items():
-        table.add_row(option, spell(default), allowed[option] + ranges.get(option, ""), meanings.get(option, ""))
+        table.add_row(option, spell(default), allowed[option], meanings.get(option, ""))
     return table
-
-
-def _ranges(kind: type) -> dict[str, str]:
-    """The metadata of annotated fields, such as ranges, in words."""
-    from typing import get_type_hints
-
-    hints = get_type_hints(kind, include_extras=True)
-    found = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-    return {name: "".join(f", {one}" for one in metadata) for name, metadata in found.items() if metadata}
 
 
 def _field_docstrings(kind: type) -> dict[str, str]:
