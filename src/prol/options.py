@@ -221,6 +221,7 @@ def _describe(kind: Any) -> str:
         return "one of " + ", ".join(get_args(kind))
     allowed = option_range(kind)
     if allowed is not None:
-        return f"a {'whole ' if allowed.whole else ''}number {str(allowed).removeprefix('a finite number ')}"
+        bounds = str(allowed).removeprefix("a finite number ")
+        return f"a whole number of {bounds}" if allowed.whole else f"a number {bounds}"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(kind, str(kind))
