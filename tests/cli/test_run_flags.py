@@ -71,6 +71,7 @@ def test_options_of_protocol_and_data_are_taken(vit: str, tmp_path: Path) -> Non
     ("flags", "words"),
     [
         (("--rate", "0"), "rate must be"),
+        (("--queue-size", "2"), "add --rate"),
         (("--keep", "2"), "add --rate"),
         (("--step-seconds", "0.1"), "add --rate"),
         (("--rate", "5", "--step-seconds", "nowhere"), "does not exist"),
@@ -94,7 +95,7 @@ def test_flags_that_make_no_sense_are_refused_in_one_line(
 
 def test_a_rate_curve_is_run_and_drawn(vit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--backbone", vit, "--device", "cpu", "--threads", "1", "--limit-per-class", "3", "--tasks", "2"]
-    flags = ["--rates", "10,1000", "--keep", "1", "--step-seconds", "0.1", "--out", str(tmp_path / "curve")]
+    flags = ["--rates", "10,1000", "--queue-size", "1", "--step-seconds", "0.1", "--out", str(tmp_path / "curve")]
     assert call("rate-curve", "ncm", "digits", *common, *flags) == 0
     curve = json.loads((tmp_path / "curve" / "curve.json").read_text())
     assert [point["rate"] for point in curve["points"]] == [None, 10, 1000]

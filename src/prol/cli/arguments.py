@@ -163,9 +163,11 @@ class PlanFlags(StreamFlags):
 class ClockFlags:
     """The clock of data that do not wait."""
 
-    keep: Annotated[
+    queue_size: Annotated[
         int, typer.Option(help="Chunks that may wait; one more replaces the oldest.", rich_help_panel=_CLOCK)
     ] = 0
+    keep: Annotated[int | None, typer.Option("--keep", hidden=True)] = None
+    """The name of `queue_size` in version 0.1."""
     step_seconds: Annotated[
         str | None,
         _option(
@@ -173,6 +175,11 @@ class ClockFlags:
             _CLOCK,
         ),
     ] = None
+
+    @property
+    def waiting(self) -> int:
+        """How many chunks may wait, under either name."""
+        return self.queue_size if self.keep is None else self.keep
 
 
 @dataclass(frozen=True)

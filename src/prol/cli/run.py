@@ -66,15 +66,15 @@ def run(
     from prol.runs import display_for, start
     from prol.runs.timing import read_step_seconds
 
-    if rate is None and (clock.keep or clock.step_seconds is not None):
-        raise ValueError("--keep and --step-seconds are for data that do not wait: add --rate IMAGES_PER_SECOND")
+    if rate is None and (clock.waiting or clock.step_seconds is not None):
+        raise ValueError("--queue-size and --step-seconds are for data that do not wait: add --rate IMAGES_PER_SECOND")
     plan = flags.plan(
         method,
         dataset,
         parse_pairs(options or []),
         seed=seed,
         measures=Measures(flags.points or 0, shots, prequential, not (no_feature_cache or inference_time)),
-        clock=None if rate is None else Clock(rate, clock.keep, read_step_seconds(clock.step_seconds)),
+        clock=None if rate is None else Clock(rate, clock.waiting, read_step_seconds(clock.step_seconds)),
     )
     console, trackers = output(), _trackers(track, track_every)
     _print_result(start(plan, out, display_for(console), trackers), console)
@@ -133,7 +133,7 @@ def rate_curve(
         check_figure_file(plot)
     plan = flags.plan(method, dataset, parse_pairs(options or []), seed=seed)
     console = output()
-    timed = Clock(speeds[0], clock.keep, read_step_seconds(clock.step_seconds))
+    timed = Clock(speeds[0], clock.waiting, read_step_seconds(clock.step_seconds))
     points = curve.as_rows(curve.rate_curve(plan, speeds, folder, display_for(console), timed))
     console.print(rate_table(points))
     plot_rates(points, f"{method} on {dataset}, seed {seed}", picture)
