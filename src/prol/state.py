@@ -85,7 +85,7 @@ class Table:
         return self.buffer[: self.count]
 
     def grow(self, count: int) -> None:
-        """Adds `count` rows as they begin: zeros, or what `initial` returns."""
+        """Appends `count` rows: zeros, or what `initial` returns."""
         self.append(torch.zeros(count, *self.buffer.shape[1:]) if self.initial is None else self.initial(count))
 
     def append(self, rows: Tensor) -> None:
@@ -95,7 +95,7 @@ class Table:
         self.count = total
 
     def replace(self, rows: Tensor) -> None:
-        """Takes over a whole table, as when a saved state is loaded."""
+        """Replaces the whole table, as when a saved state is loaded."""
         if rows.shape[1:] != self.buffer.shape[1:]:
             self.buffer, self.count = self.buffer.new_zeros(len(self.buffer), *rows.shape[1:]), 0
             self.moves += 1
@@ -140,12 +140,12 @@ class Entry:
     read: Callable[[], Mapping[str, Tensor]]
     """The tensors as they are, by name within the entry; "" for an entry that is one tensor."""
     load: Callable[[Mapping[str, Tensor]], None]
-    """Takes over tensors in that form."""
+    """Loads tensors in that form."""
     combine: Mapping[str, Combine] = field(default_factory=dict)
     """Patterns of names with one row per class, and what two classes' rows become."""
     merge: Merge = "keep"
     agree: str = ""
-    """What it is in words, where learners that are merged must have the same."""
+    """Its description, where learners that are merged must have the same."""
     saved: bool = True
     stored: bool = True
     """Whether it counts among what a learner stores."""
@@ -393,7 +393,7 @@ class State:
         return self._all.counts()
 
     def first_moment_at(self, row: Callable[[], int]) -> None:
-        """The class row at which moments begin that are kept for a window of a table."""
+        """The class row at which the moments stored for a window of a table begin."""
         self._all.first_moment = weakly(row)
 
     def drop(self) -> None:
@@ -440,7 +440,7 @@ class State:
         return found
 
     def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any], classes: int) -> None:
-        """Takes over what `saved_tensors` and `saved_values` gave for so many classes."""
+        """Loads what `saved_tensors` and `saved_values` returned for so many classes."""
         self._all.classes = classes
         self._all.loads += 1
         flat = {name: get_value(values, name) for name in self._all.values}
@@ -461,7 +461,7 @@ class State:
     # Undoing
 
     def record(self) -> Record:
-        """Opens a record, which `roll_back` goes back to; tables are only measured and nothing else is copied."""
+        """Opens a record for `roll_back`; tables are only measured and nothing else is copied."""
         self._all.record = Record(
             self._all.classes,
             tuple(self._all.entries),
@@ -543,7 +543,7 @@ class State:
         return tables, totals, {name: value.read() for name, value in self._all.values.items() if value.merge == "sum"}
 
     def agreements(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """What must be the same in learners that are merged, by words for it: tensors, and values."""
+        """What must be the same in learners that are merged, by description: tensors, and values."""
         tensors: dict[str, dict[str, Tensor]] = {}
         for entry in self._entries():
             if entry.agree:

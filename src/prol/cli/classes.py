@@ -98,7 +98,7 @@ def remove(
     backbone: Weights = None,
     device: a.Device = "auto",
 ) -> None:
-    """Erase what is stored of a class alone, and say what keeps a trace; this cannot be undone."""
+    """Erase what is stored of a class alone, and say what still holds a trace; this cannot be undone."""
     from prol.runs.saved_folders import ClassFolder
 
     label = _label(name, integer)
@@ -118,7 +118,7 @@ def _label(text: str, integer: bool) -> Label:
 def _confirm(question: str, yes: bool) -> None:
     try:
         agreed = yes or typer.confirm(question)
-    except typer.Abort:  # no terminal to answer from
+    except typer.Abort:  # no terminal to reply from
         agreed = False
     if not agreed:
         raise ValueError("nothing was changed; --yes does it without asking")

@@ -26,7 +26,7 @@ PER_TASK: tuple[tuple[str, str, str, ByTask], ...] = (
     ("inference_time", "Inference time after each task, all tasks so far", "s", _of_tasks("test_seconds")),
 )
 _MEANING = (
-    "Times include the reading of images, and no checkpoints. Nothing else of this command was at work meanwhile."
+    "Times include the reading of images, and no checkpoints. Nothing else of this command was running meanwhile."
 )
 _COMPILED = (
     "On a GPU compiling counts, tens of seconds where the compiler has nothing stored yet, fewer where it has: that of "

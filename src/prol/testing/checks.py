@@ -1,4 +1,4 @@
-"""`prol.check_learner`: whether a learner keeps what the interface promises."""
+"""`prol.check_learner`: whether a learner satisfies the interface's contract."""
 
 from __future__ import annotations
 

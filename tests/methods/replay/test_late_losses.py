@@ -64,7 +64,7 @@ class Stream:
         """What the host says of the memory is so: every image was learnt, with that label; counts are those learnt."""
         memory, row_of = self.learner.memory, self.learner.row_of
         filled, met = len(memory), sum(self.learnt.values())
-        assert memory.places.met == int(memory.met) == met
+        assert memory.places.seen == int(memory.seen) == met
         assert filled <= min(memory.capacity, met)
         images = [image.numpy().tobytes() for image in memory.images[:filled]]
         assert len(set(images)) == filled

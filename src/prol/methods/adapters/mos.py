@@ -62,11 +62,11 @@ class MOSOptions(AdapterOptions):
     weight_decay: NotNegative = 5e-4
     """Of the adapter; the head has none, or rows of classes without samples would shrink."""
     rounds: Count = 4
-    """How often at most a prediction may select the adapter anew."""
+    """Maximum number of times a prediction may select the adapter anew."""
     alignment: bool = True
     """Trains the head again on features drawn from the class Gaussians when a task ends."""
     align_when: Literal["asked", "task_end"] = "asked"
-    """asked: predictions also see the head as it would be if the task ended now; task_end: the head as it is."""
+    """asked: predictions use the head as it would be if the task ended now; task_end: the head as it is."""
     align_epochs: Count = 30
     """Epochs of that."""
     align_lr: NotNegative = 0.005
