@@ -33,7 +33,7 @@ def ranked(scores: Tensor, classes: Sequence[Label], top: int = 1) -> list[list[
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     if scores.shape[1] != len(classes):
-        raise ValueError(f"{scores.shape[1]} scores for {len(classes)} classes: what was saved does not fit together")
+        raise ValueError(f"{scores.shape[1]} scores for {len(classes)} classes: what was saved is inconsistent")
     if bool(scores.isnan().any() | scores.isposinf().any()):
         raise ValueError("some scores are not finite numbers: what was learnt is damaged")
     probabilities = scores.double().softmax(dim=1).tolist()

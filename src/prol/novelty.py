@@ -1,4 +1,4 @@
-"""How unlike the known classes an image is, in terms of what known images looked like when they arrived."""
+"""Novelty scores: how much an image differs from the known classes, calibrated on known images as they arrived."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def merge(
     from prol.runs.saved_folders import ClassFolder
 
     names = _label(source, integer), _label(into, integer)
-    _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} for good?", yes)
+    _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} permanently?", yes)
     _print(ClassFolder(folder, backbone, device, note).merge(*names), "as if both had been learnt under one name")
 
 
@@ -102,7 +102,7 @@ def remove(
     from prol.runs.saved_folders import ClassFolder
 
     label = _label(name, integer)
-    _confirm(f"Remove {_shown(label)} for good?", yes)
+    _confirm(f"Remove {_shown(label)} permanently?", yes)
     _print(ClassFolder(folder, backbone, device, note).remove(label), "as if the class had never been seen")
 
 

@@ -1,7 +1,7 @@
 """Adam over whole tensors, and over those rows of a table that are in play.
 
 Rows that never had a gradient since the last reset have zero moments, so dense Adam would not move them: leaving them
-out gives the same result at a cost that does not depend on the table's length. Nothing is read back from the device.
+out has the same result at a cost that does not depend on the table's length. Nothing is read back from the device.
 """
 
 from __future__ import annotations

@@ -140,13 +140,13 @@ class RowsInPlay:
         """
         ordered, order = rows.sort()
         known = self._place_of[ordered]
-        unmet = known < 0
-        first = torch.ones_like(unmet)
+        new = known < 0
+        first = torch.ones_like(new)
         first[1:] = ordered[1:] != ordered[:-1]
-        fresh = (unmet & first & valid).cumsum(0)
-        place = torch.where(unmet, (self.count + fresh - 1).clamp(min=0), known)  # the same for every copy of a row
-        self._place_of[ordered] = torch.where(unmet & valid, place, known)
-        self.rows[place] = torch.where(unmet & valid, ordered, self.rows[place])
+        fresh = (new & first & valid).cumsum(0)
+        place = torch.where(new, (self.count + fresh - 1).clamp(min=0), known)  # the same for every copy of a row
+        self._place_of[ordered] = torch.where(new & valid, place, known)
+        self.rows[place] = torch.where(new & valid, ordered, self.rows[place])
         self.count += fresh[-1] if len(fresh) else 0
         return torch.empty_like(place).scatter_(0, order, place)
 

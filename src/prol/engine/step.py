@@ -156,8 +156,8 @@ class LossWatch:
         numbers, step = self._under_way.popleft()
         if not math.isfinite(numbers["total"]):
             raise ValueError(
-                f"the loss was not finite at step {step} of a task, in a chunk handed over before; nothing was "
-                f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
+                f"the loss was not finite at step {step} of a task, in an earlier chunk; nothing was "
+                f"learnt from that chunk, nor from the current one: lower lr={self.lr}"
             )
         self.last_good = numbers
 

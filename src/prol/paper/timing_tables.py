@@ -95,7 +95,7 @@ def _stored(run: RunFiles) -> float:
 
 
 def _means() -> list[tuple[str, str, Callable[[RunFiles], float]]]:
-    titles = (("images/s", "images/s"), ("training, s a task", "training s"), ("inference, s", "inference s"))
+    titles = (("images/s", "images/s"), ("training, s per task", "training s"), ("inference, s", "inference s"))
     return [
         (title, key, partial(_mean_over_tasks, read))
         for (title, key), (_, _, _, read) in zip(titles, PER_TASK, strict=True)

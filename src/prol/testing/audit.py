@@ -52,7 +52,7 @@ class Audit:
 
 
 def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
-    """Looks at a learner, and teaches fresh ones like it made-up pictures; the learner itself is not changed.
+    """Inspects a learner, and teaches fresh ones like it synthetic images; the learner itself is not changed.
 
     Args:
         learner: the one to audit.

@@ -54,7 +54,7 @@ class MOSOptions(AdapterOptions):
     scale: NotNegative = 0.1
     """Weight of an adapter's output beside the MLP."""
     merge: Share = 0.1
-    """Share of the earlier adapters' mean that the current one takes over after each step."""
+    """Share of the earlier adapters' mean that is merged into the current one after each step."""
     reg: NotNegative = 0.1
     """Weight of the term that pushes features apart."""
     head_lr_factor: NotNegative = 0.1

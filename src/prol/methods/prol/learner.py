@@ -207,7 +207,7 @@ class PROL(GradientLearner):
     def exemptions(self) -> dict[str, str]:
         o, reasons = self.options, {}
         if o.similarity_factor == "released" and o.generator and o.keys:
-            reasons["batch_independence"] = "similarity_factor=released gives all samples of a batch one shared factor"
+            reasons["batch_independence"] = "similarity_factor=released assigns one factor to all samples of a batch"
         if o.preset == "released" or o.train_rows == "local":
             reasons["classes_need_no_announcement"] = "scaler rows counted within the task need its classes announced"
         return reasons

@@ -51,7 +51,7 @@ class PROLOptions(StepOptions):
     ort: float = 1.0
     """Weight of the orthogonality of new keys to old ones."""
     gen: float = 0.1
-    """Weight of the generalisation term, which keeps prompted features close to the pre-trained ones."""
+    """Weight of the generalisation term, the distance of prompted features from the pre-trained ones."""
 
     hsu: bool = True
     """The hard-soft update: a constant rate until a task is roughly learnt, then a cosine schedule."""

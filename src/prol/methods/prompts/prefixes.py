@@ -70,7 +70,7 @@ def orthonormal_rows(count: int, old: Tensor, random: torch.Generator) -> Tensor
     for start in range(0, count, width):
         new = drawn[start : start + width]
         fixed = old[len(old) - min(len(old), width - len(new)) :]
-        # The last columns of Q are what Gram-Schmidt gives, whether or not the old rows are at right angles themselves.
+        # The last columns of Q are those of Gram-Schmidt, whether or not the old rows are at right angles themselves.
         basis = torch.linalg.qr(torch.cat([fixed, new]).T).Q
         made.append(basis.T[len(fixed) :])
     return torch.cat(made)
