@@ -166,7 +166,7 @@ def test_complexity_fits_a_line_through_the_images_and_through_the_tasks() -> No
     assert [pair.ours and pair.ours.mean for pair in chunks.rows[0].pairs] == [0.5, 0.75, 1.0, 1.25, 1.5, 1.0]
     assert chunks.rows[0].pairs[0].paper == pytest.approx(78 / 255)
     assert chunks.rows[0].fit == Fit(pytest.approx(0.25), pytest.approx(0.25), pytest.approx(1.0))
-    assert "| s per image |" in sheet_markdown(Sheet("complexity", "x", (), (growth,)))
+    assert "| s an image |" in sheet_markdown(Sheet("complexity", "x", (), (growth,)))
 
 
 @pytest.mark.parametrize(("device", "told"), [("cpu", False), ("cuda:0", True)])

@@ -62,7 +62,7 @@ def growth_table(
         x=tuple(float(images[one]) for one in known),
         x_title="training images",
         y_title="seconds of learning",
-        fit="s per image",
+        fit="s an image",
         notes=notes,
     )
 
@@ -80,11 +80,11 @@ def chunk_table(outcomes: Sequence[Outcome]) -> SheetTable:
     """Seconds per chunk in each task, and a line through them: its slope is what a further task adds."""
     table = per_task_table(
         "complexity-chunks",
-        "Seconds per chunk in each task (the paper's: training time by chunks of ImageNet-R)",
+        "Seconds of a chunk in each task (the paper's: training time by chunks of ImageNet-R)",
         _by_chunks(read_printed("training_time_imagenet_r")),
         outcomes,
         seconds_of_chunks,
-        "seconds per chunk",
+        "seconds a chunk",
         digits=4,
     )
     rows = []
@@ -92,7 +92,7 @@ def chunk_table(outcomes: Sequence[Outcome]) -> SheetTable:
         means = [one.ours.mean for one in row.pairs[:-1] if one.ours]
         rows.append(replace(row, fit=Fit.through(list(range(READY + 1, len(means) + 1)), means[READY:])))
     note = "The line is through the third task and later ones: in the first two everything gets ready."
-    return replace(table, rows=tuple(rows), fit="s per task", x_title="task", notes=(note,))
+    return replace(table, rows=tuple(rows), fit="s a task", x_title="task", notes=(note,))
 
 
 def seconds_of_chunks(run: RunFiles) -> list[float | None]:

@@ -119,13 +119,13 @@ ITEMS = {
     for item in (
         Item("main", "final and cumulative accuracy and forgetting of every method", _main),
         Item("history", "accuracy and forgetting after each task, as figures", _main),
-        Item("non-ptm", "methods that train a ResNet-18 from scratch and store images, beside PROL", _without_ptm),
-        Item("throughput", "parameters, images per second, training and inference time", _throughput),
+        Item("non-ptm", "methods that learn a ResNet-18 from nothing and keep images, beside PROL", _without_ptm),
+        Item("throughput", "parameters, images a second, training and inference time", _throughput),
         Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", rows.LENGTHS)),
         Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", rows.LAYERS)),
         Item("ablation", "PROL's parts, with the rows that the paper lacks", _ablation),
         Item("appendix", "all per-task tables", _appendix, made_of=("main", "throughput")),
-        Item("complexity", "time against the number of images, and time per chunk against the task", _complexity),
+        Item("complexity", "time against the number of images, and time of a chunk against the task", _complexity),
     )
 }
 

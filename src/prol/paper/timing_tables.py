@@ -26,7 +26,7 @@ PER_TASK: tuple[tuple[str, str, str, ByTask], ...] = (
     ("inference_time", "Inference time after each task, all tasks so far", "s", _of_tasks("test_seconds")),
 )
 _MEANING = (
-    "Times include the reading of images, and no checkpoints. Nothing else of this command was running meanwhile."
+    "Times include the reading of images, and no checkpoints. Nothing else of this command was at work meanwhile."
 )
 _COMPILED = (
     "On a GPU compiling counts, tens of seconds where the compiler has nothing stored yet, fewer where it has: that of "
@@ -95,7 +95,7 @@ def _stored(run: RunFiles) -> float:
 
 
 def _means() -> list[tuple[str, str, Callable[[RunFiles], float]]]:
-    titles = (("images/s", "images/s"), ("training, s per task", "training s"), ("inference, s", "inference s"))
+    titles = (("images/s", "images/s"), ("training, s a task", "training s"), ("inference, s", "inference s"))
     return [
         (title, key, partial(_mean_over_tasks, read))
         for (title, key), (_, _, _, read) in zip(titles, PER_TASK, strict=True)
