@@ -39,7 +39,7 @@ def test_number_and_text_labels_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("scores", "top", "words"),
-    [([[0.0]], 0, "top must be"), ([[0.0, 1.0]], 1, "does not fit together"), ([[torch.nan]], 1, "not finite")],
+    [([[0.0]], 0, "top must be"), ([[0.0, 1.0]], 1, "is inconsistent"), ([[torch.nan]], 1, "not finite")],
 )
 def test_scores_that_are_no_answer_are_refused(scores: list[list[float]], top: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):

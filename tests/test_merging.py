@@ -133,7 +133,7 @@ def test_what_is_chosen_on_the_way_must_come_from_one_base(
         return prol.create(method, DEEPER, seed=4, **options)
 
     one, two = teach(new(), range(5), chunk=5), teach(new(), range(5, 10), chunk=5)
-    with pytest.raises(ValueError, match=said or "differ in gamma .* give that one as base"):
+    with pytest.raises(ValueError, match=said or "differ in gamma .* pass that one as base"):
         prol.merge([one, two])
 
 
@@ -226,7 +226,7 @@ def test_other_seeds_other_weights_and_other_bases_are_refused() -> None:
     elsewhere.sha256 = "other"
     with pytest.raises(ValueError, match="differ in backbone"):
         prol.merge([one, teach(prol.create("ranpac", elsewhere, seed=1, **options), range(4))])
-    with pytest.raises(ValueError, match="learner 2 did not go on from the base"):
+    with pytest.raises(ValueError, match="learner 2 did not continue from the base"):
         prol.merge([one, teach(prol.create("ranpac", VIT, seed=1, **options), range(4, 6))], one)
     with pytest.raises(ValueError, match="at least one learner"):
         prol.merge([])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.novelty import ENOUGH, HALF_LIFE, LUMPS, Novelty, together
+from prol.novelty import BINS, ENOUGH, HALF_LIFE, Novelty, together
 
 FINITE = st.floats(-(2.0**100), 2.0**100, width=32)
 MANY = st.lists(FINITE, min_size=ENOUGH, max_size=300)
@@ -70,7 +70,7 @@ def test_of_known_images_as_many_score_high_as_should(seed: int, shape: Any) -> 
     found = scores(novelty, shape(drawn(20_000, seed + 100)))
     for level in (0.5, 0.8, 0.9, 0.95, 0.99):
         # Of some 720 observations that count, a share is known to about this.
-        doubt = 4 * (level * (1 - level) * 2 / HALF_LIFE) ** 0.5 + 1 / LUMPS
+        doubt = 4 * (level * (1 - level) * 2 / HALF_LIFE) ** 0.5 + 1 / BINS
         share = (found > level).double().mean().item()
         assert share < 1 - level + doubt
         if shape(torch.tensor(0.3)) != 0:  # not where many are equal
@@ -114,7 +114,7 @@ def test_values_that_are_no_numbers_are_not_observed_and_are_like_nothing() -> N
 @pytest.mark.parametrize(("familiarity", "known"), [((3,), (2,)), ((2, 1), (2, 1)), ((), ())])
 def test_shapes_that_do_not_fit_are_refused(familiarity: tuple[int, ...], known: tuple[int, ...]) -> None:
     novelty = Novelty()
-    with pytest.raises(ValueError, match="one value an image"):
+    with pytest.raises(ValueError, match="one value per image"):
         novelty.observe(torch.zeros(familiarity), torch.ones(known, dtype=torch.bool))
     assert novelty.observed == 0
 
@@ -138,14 +138,14 @@ def test_its_size_does_not_grow_with_the_stream() -> None:
     for step in range(60):
         count = 1 + 37 * step
         novelty.observe(drawn(count, step) * 10.0 ** (step - 30), torch.ones(count, dtype=torch.bool))
-        assert len(novelty.values) == len(novelty.weights) <= 2 * LUMPS
-    assert len(json.dumps(novelty.state())) < 50 * 2 * LUMPS
+        assert len(novelty.values) == len(novelty.weights) <= 2 * BINS
+    assert len(json.dumps(novelty.state())) < 50 * 2 * BINS
     assert float(novelty.weights.sum()) < 1.5 * HALF_LIFE
 
 
 def test_equal_values_stay_equal_when_they_are_put_together() -> None:
-    values, _ = together(torch.full((600,), 0.1).double(), torch.rand(600).double() + 0.1, LUMPS)
-    assert len(values) <= LUMPS
+    values, _ = together(torch.full((600,), 0.1).double(), torch.rand(600).double() + 0.1, BINS)
+    assert len(values) <= BINS
     assert (values == torch.tensor(0.1).double()).all()
     novelty = observed(torch.full((5000,), 0.1))
     assert scores(novelty, [0.1]).item() == pytest.approx(0, abs=1e-6)

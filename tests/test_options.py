@@ -172,7 +172,7 @@ def test_what_is_no_argument_to_be_named_is_refused_with_those_that_are(name: st
 
 
 def test_a_reserved_argument_is_refused_with_the_reason() -> None:
-    with pytest.raises(ValueError, match="'tasks' cannot be given here: it has a setting of its own; valid options: d"):
+    with pytest.raises(ValueError, match="'tasks' cannot be given here: it has its own setting; valid options: d"):
         bind_arguments(order, {"tasks": "5"}, reserved=("tasks",))
 
 

@@ -140,7 +140,7 @@ def test_what_a_broken_package_adds_is_refused_with_its_name_and_the_cause(
     with pytest.raises(ValueError, match=r"'strange' of the package stranger 1\.0 cannot be loaded") as refusal:
         find("strange")
     assert f"from stranger_methods:Strange ({broken}" in str(refusal.value)
-    assert str(refusal.value).endswith("mend or uninstall that package")
+    assert str(refusal.value).endswith("fix or uninstall that package")
     assert refusal.value.__cause__ is not None
 
 

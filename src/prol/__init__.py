@@ -1,4 +1,4 @@
-"""prol learns an image classifier from a stream in one pass, keeps no sample, and can be asked at any moment."""
+"""prol learns an image classifier from a stream in one pass, stores no sample, and predicts at any moment."""
 
 from __future__ import annotations
 

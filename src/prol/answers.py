@@ -1,4 +1,4 @@
-"""From raw scores to answers: labels, and how probable each is."""
+"""From raw scores to predictions: labels and their probabilities."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Answer:
 
 
 def ranked(scores: Tensor, classes: Sequence[Label], top: int = 1) -> list[list[Answer]]:
-    """The `top` answers for each row of scores `[N, C]`, best first; of equal ones, the class met earlier.
+    """The `top` predictions for each row of scores `[N, C]`, best first; of equal ones, the class seen earlier.
 
-    A class of which nothing was learnt yet (score minus infinity) is no answer.
+    A class of which nothing was learnt yet (score minus infinity) is never predicted.
 
     >>> import torch
-    >>> [answer.label for answer in ranked(torch.tensor([[0.5, 2.0, -torch.inf]]), ["cat", "dog", "eel"], top=3)[0]]
+    >>> [best.label for best in ranked(torch.tensor([[0.5, 2.0, -torch.inf]]), ["cat", "dog", "eel"], top=3)[0]]
     ['dog', 'cat']
     """
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     if scores.shape[1] != len(classes):
-        raise ValueError(f"{scores.shape[1]} scores for {len(classes)} classes: what was saved does not fit together")
+        raise ValueError(f"{scores.shape[1]} scores for {len(classes)} classes: what was saved is inconsistent")
     if bool(scores.isnan().any() | scores.isposinf().any()):
         raise ValueError("some scores are not finite numbers: what was learnt is damaged")
     probabilities = scores.double().softmax(dim=1).tolist()

@@ -22,7 +22,7 @@ Tensors = dict[str, Tensor]
 Combine = Literal["sum", "mean", "either", "keep"]
 """What the row of two merged classes is: their sum, their mean, true where one is, or that of the class that stays."""
 
-ELSEWHERE = "checkpoints, exports and other copies made before keep everything"
+ELSEWHERE = "checkpoints, exports and other copies made before still hold everything"
 AGAINST_IT = "the rows of the other classes were trained against it"
 AUGMENTED = "the random state has moved on by the augmentation of its images"
 AVERAGED = "its row of the head is the mean of both rows, which were trained against each other"
@@ -38,7 +38,7 @@ class UnknownClass(KeyError):
 
 @dataclass(frozen=True)
 class Removal:
-    """What is gone, what keeps a trace, and whether the rest is as if it had never been.
+    """What was erased, what still holds a trace, and whether the rest is as if it had never been learnt.
 
     After a merge `exact` says that the rest is as if both classes had been taught under one name.
     """
@@ -59,24 +59,24 @@ class Contents:
     tables: Mapping[str, Combine]
     """Those with a row for each class."""
     statistics: tuple[str, ...] = ()
-    """Those that add up what was seen; what is neither this nor a sample is trained."""
+    """Those that are sums over what was seen; what is neither this nor a sample is trained."""
     samples: tuple[str, ...] = ()
     """Those that hold single samples, or features of them."""
     traces: tuple[str, ...] = ()
-    """Sentences on what keeps a trace of a class whose row is taken out; none where nothing does."""
+    """Sentences on what still holds a trace of a removed class; none where nothing does."""
     merged: tuple[str, ...] = ()
-    """Sentences on how two classes put together differ from one; none where they do not."""
+    """Sentences on how two merged classes differ from one; none where they do not."""
     first_moment: int = 0
     take_out: Callable[[Tensors, dict[str, Any], int], str] | None = None
-    """Takes a class out of what all share, before its row goes; gives a sentence on it."""
+    """Removes a class from what all classes share, before its row is removed; returns a sentence on it."""
     put_together: Callable[[Tensors, dict[str, Any], int, int], None] | None = None
-    """Puts together what is not rows of tables, before they are."""
+    """Merges what is not rows of tables, before those are merged."""
     move_rows: Callable[[dict[str, Any], int], None] | None = None
-    """Moves class rows among the JSON values when a row is gone."""
+    """Moves class rows among the JSON values when a row is removed."""
     refusal: str = ""
-    """Why no row can be taken out."""
+    """Why no class can be removed."""
     merge_refusal: str = ""
-    """Why two cannot be put together."""
+    """Why no two classes can be merged."""
 
     def kind(self, name: str) -> str:
         """What a tensor of the state is, in words."""
@@ -90,13 +90,13 @@ class Contents:
         return "statistic" if known else "unknown" if self.refusal and not self.tables else "parameter"
 
     def together(self, name: str) -> Combine | None:
-        """How rows of a tensor are put together; None where it has no row for each class."""
+        """How rows of a tensor are merged; None where it has no row for each class."""
         return next((how for pattern, how in self.tables.items() if fnmatchcase(name, pattern)), None)
 
 
 def without_row(tensors: Tensors, meta: dict[str, Any], contents: Contents, row: int) -> tuple[Tensors, list[str]]:
-    """The tensors without a class, and the names of those that had a row of it; `meta` gets fewer rows in place."""
-    kept, touched = dict(tensors), []
+    """The tensors without a class, and the names of those that had a row for it; `meta` is changed in place."""
+    left, touched = dict(tensors), []
     for name in tensors:
         if contents.together(name) is None or name.endswith("/rows"):
             continue
@@ -104,25 +104,25 @@ def without_row(tensors: Tensors, meta: dict[str, Any], contents: Contents, row:
         if where is None:
             place = row - (contents.first_moment if _is_moment(name) else 0)
             if 0 <= place < len(tensors[name]):
-                kept[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
+                left[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
                 touched.append(name)
         elif bool((where == row).any()):
-            kept[name] = tensors[name][where != row]
+            left[name] = tensors[name][where != row]
             touched.append(name)
     for name in tensors:
         if name.endswith("/rows") and contents.together(name) is not None:
             rows = tensors[name][tensors[name] != row]
-            kept[name] = torch.where(rows > row, rows - 1, rows)
-    for group in {name.rpartition("/")[0] for name in kept if name.endswith("/rows") and not len(kept[name])}:
+            left[name] = torch.where(rows > row, rows - 1, rows)
+    for group in {name.rpartition("/")[0] for name in left if name.endswith("/rows") and not len(left[name])}:
         if contents.together(f"{group}/rows") is not None:  # as if none of it had ever been in play
-            kept = {name: tensor for name, tensor in kept.items() if name.rpartition("/")[0] != group}
+            left = {name: tensor for name, tensor in left.items() if name.rpartition("/")[0] != group}
     if contents.move_rows is not None:
         contents.move_rows(meta, row)
-    return kept, touched
+    return left, touched
 
 
 def with_rows_together(tensors: Tensors, contents: Contents, source: int, into: int) -> Tensors:
-    """The tensors with what two classes have together in the row of `into`; that of `source` stays as it is."""
+    """The tensors with both classes merged in the row of `into`; that of `source` is unchanged."""
     merged = dict(tensors)
     for name, tensor in tensors.items():
         how = contents.together(name)
@@ -175,7 +175,7 @@ def rename_class(learner: Learner, old: Label, new: Label) -> None:
 
 
 def remove_class(learner: Learner, name: Label) -> Removal:
-    """Takes a class out of the learner's state."""
+    """Removes a class from the learner's state."""
     row = row_of(learner, name)
     contents = _changeable(learner, row)
     tensors, meta = copied(learner.state())
@@ -185,23 +185,23 @@ def remove_class(learner: Learner, name: Label) -> Removal:
 
 
 def merge_classes(learner: Learner, source: Label, into: Label) -> Removal:
-    """Puts what was learnt of one class into another."""
-    row, kept = row_of(learner, source), row_of(learner, into)
-    if row == kept:
+    """Adds what was learnt of one class to another."""
+    row, target = row_of(learner, source), row_of(learner, into)
+    if row == target:
         raise ValueError(f"class {source!r} cannot be merged into itself: name another one")
     contents = _changeable(learner, row)
     if contents.merge_refusal:
         raise ValueError(contents.merge_refusal)
     tensors, meta = copied(learner.state())
     if contents.put_together is not None:
-        contents.put_together(tensors, meta["method"], row, kept)
-    erased = _drop(learner, with_rows_together(tensors, contents, row, kept), meta, contents, row)
+        contents.put_together(tensors, meta["method"], row, target)
+    erased = _drop(learner, with_rows_together(tensors, contents, row, target), meta, contents, row)
     part = f"what was learnt of it is part of {into!r} now"
     return Removal(erased, (part, *contents.merged, ELSEWHERE), not contents.merged)
 
 
 def unlearn(learner: Learner, images: Any, labels: Any) -> Removal:
-    """Takes images out of sums that they were added to."""
+    """Subtracts images from the sums they were added to."""
     pixels, names = learner.backbone.read(images), read_labels(labels)
     if not len(pixels) or len(pixels) != len(names):
         raise ValueError(f"{len(pixels)} images and {len(names)} labels: each image needs its label, and at least one")
@@ -226,7 +226,7 @@ def unlearn(learner: Learner, images: Any, labels: Any) -> Removal:
 
 
 def _emptied(learner: Learner, rows: Tensor) -> list[Label]:
-    """Classes of which nothing is left without images of these class rows `[B]`, as many of which must be there."""
+    """Classes with no image left once those of the class rows `[B]` are gone; refuses more than were learnt."""
     counted = learner.class_counts()
     if counted is None:
         return []
@@ -260,9 +260,9 @@ def _changeable(learner: Learner, row: int) -> Contents:
 
 
 def _drop(learner: Learner, tensors: Tensors, meta: dict[str, Any], contents: Contents, row: int) -> tuple[str, ...]:
-    """Loads the state without a row; says which tensors had one."""
-    kept, touched = without_row(tensors, meta["method"], contents, row)
+    """Loads the state without a row; returns which tensors had one."""
+    left, touched = without_row(tensors, meta["method"], contents, row)
     learner.load_state(
-        kept, {"classes": [*meta["classes"][:row], *meta["classes"][row + 1 :]], "method": meta["method"]}
+        left, {"classes": [*meta["classes"][:row], *meta["classes"][row + 1 :]], "method": meta["method"]}
     )
     return ("its name", f"its rows of {', '.join(touched)}") if touched else ("its name",)

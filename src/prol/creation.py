@@ -27,7 +27,7 @@ def create(
 
     Args:
         method: a name that `prol methods` lists.
-        backbone: a name for `prol.backbones.open_backbone`, or a backbone already open; the method's own, "builtin" for
+        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "builtin" for
             most, when None.
         device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.
         precision: "auto", "float32", "float64" or "bf16"; an open backbone must have it already.
@@ -53,7 +53,7 @@ def create(
     if isinstance(backbone, str):
         backbone = open_backbone(backbone, device=device, precision=precision)
     elif precision not in ("auto", backbone.precision):
-        raise ValueError(f"the backbone is open in {backbone.precision}, but {precision} was asked for: open it so")
+        raise ValueError(f"the backbone is open in {backbone.precision}, but {precision} was requested: open it so")
     elif device not in ("auto", backbone.device.type, str(backbone.device)):
-        raise ValueError(f"the backbone is open on {backbone.device}, but {device} was asked for: open it there")
+        raise ValueError(f"the backbone is open on {backbone.device}, but {device} was requested: open it there")
     return kind(backbone, resolved, seed)

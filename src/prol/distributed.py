@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def reduce(learner: Learner, base: Learner | None = None, group: Any = None) -> None:
-    """Every process calls it with the learner that has learnt its share; afterwards each has learnt all of them.
+    """Every process calls it with the learner that has learnt its share; afterwards each has learnt all shares.
 
     What cannot be merged raises the same ValueError in every process and changes none of them. A share may be empty.
 
@@ -33,12 +33,12 @@ def reduce(learner: Learner, base: Learner | None = None, group: Any = None) -> 
         raise ValueError("there are no processes to reduce over: call torch.distributed.init_process_group first")
     sums, ours, terms = _prepared(learner, base, group)
     plan = _agreed(terms)
-    told: list[Any] = [None]
+    shared: list[Any] = [None]
     if dist.get_rank(group) == plan.leader:
         assert sums is not None
-        told = [_outline(sums, learner.random.get_state())]
-    dist.broadcast_object_list(told, src=_global(plan.leader, group), group=group)
-    outline, random = told[0]
+        shared = [_outline(sums, learner.random.get_state())]
+    dist.broadcast_object_list(shared, src=_global(plan.leader, group), group=group)
+    outline, random = shared[0]
     total, shapes = {}, terms[plan.leader][0].shapes
     for name in [*outline.tables, *outline.totals]:
         if sums is None:
@@ -61,7 +61,7 @@ def _prepared(
     try:
         sums, ours = share_of(learner), None if base is None else share_of(base)
         mine: Any = terms_of(learner, sums), None if base is None else terms_of(base, ours)
-    except Exception as error:  # the others wait for an answer, whatever it is
+    except Exception as error:  # the others wait for a reply, whatever it is
         failed, mine = error, f"{error}"
     heard: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(heard, mine, group=group)
@@ -76,12 +76,12 @@ def _prepared(
 def _agreed(terms: list[tuple[Terms, Terms | None]]) -> Agreement:
     bases = [base for _, base in terms]
     if any(base != bases[0] for base in bases):
-        raise ValueError("the base is not the same in every process: give a clone of what all of them began with")
+        raise ValueError("the base is not the same in every process: pass a clone of what all of them began with")
     return agree([own for own, _ in terms], bases[0])
 
 
 def _outline(sums: Sums, random: torch.Tensor) -> tuple[Sums, torch.Tensor]:
-    """What all processes must know of the leader's sums: all but the sums, of which the kind is enough."""
+    """What all processes must know of the leader's sums: everything but their values."""
     tables, totals = (
         {name: torch.empty(0, dtype=tensor.dtype) for name, tensor in tensors.items()}
         for tensors in (sums.tables, sums.totals)

@@ -27,7 +27,7 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def publish(finished: Path, path: Path) -> None:
-    """Moves a finished file into place within its folder, in one step that survives a power cut."""
+    """Moves a finished file into place within its folder, in one step that survives a power failure."""
     _flush(finished)
     finished.replace(path)
     _flush(path.parent)

@@ -114,8 +114,10 @@ class Learner:
         return None
 
     def subtract(self, encoded: Tensor, rows: Tensor) -> Sequence[str]:  # noqa: ARG002
-        """Takes encoded images of class rows `[B]` out of the sums they were added to; says what still has a trace."""
-        raise ValueError(f"{self.name} cannot unlearn images: what it trained on them cannot be told from the rest")
+        """Subtracts encoded images of class rows `[B]` from the sums they are in; returns what still holds a trace."""
+        raise ValueError(
+            f"{self.name} cannot unlearn images: what it learnt from them cannot be separated from the rest"
+        )
 
     def end_task(self) -> None:
         """The current task ends, if there is one; call `stored.overwrites` before overwriting what is stored."""
@@ -226,7 +228,7 @@ class Learner:
 
     @torch.no_grad()
     def predict_encoded(self, encoded: Tensor, images: Any = None) -> Tensor:
-        """What `predict` returns, from what `encode_images` gave; images are needed where `encoding` is "query"."""
+        """What `predict` returns, from what `encode_images` returned; images are needed where `encoding` is "query"."""
         pixels: Pixels = [] if self.encoding == "all" and images is None else self.backbone.read(images)
         if len(pixels) != len(encoded) and (len(pixels) or self.encoding != "all"):
             raise ValueError(f"{len(pixels)} images but {len(encoded)} encodings: each image needs its own")
@@ -282,7 +284,7 @@ class Learner:
     def save(self, folder: str | Path, least_count: int = 0) -> None:
         """Writes `model.safetensors`, `meta.json` and a model card; `prol.load(folder)` resumes from there.
 
-        Classes of fewer than `least_count` images are left out.
+        Classes of fewer than `least_count` images are omitted.
         """
         import prol
 

@@ -24,11 +24,11 @@ def load(
     precision: str | None = None,
     method: type[Learner] | None = None,
 ) -> Learner:
-    """A learner that goes on where the saved one was.
+    """A learner that resumes where the saved one was.
 
     Args:
         source: the folder that `learner.save` wrote, or "hub:OWNER/NAME" or "hub:OWNER/NAME@REVISION", which is
-            fetched and checked, and not kept.
+            fetched and checked, and not stored.
         backbone: an open one to use, or the name of one to open; without it, the one named in the artifact is opened.
         device: where to open the backbone.
         precision: of the backbone to open; as saved when not given, but float32 for bf16 on a CPU.
@@ -48,6 +48,6 @@ def load(
 def save(learner: Learner, folder: str | Path, least_count: int = 0) -> None:
     """Writes `model.safetensors`, `meta.json` and a model card; `load(folder)` resumes from there.
 
-    Classes of fewer than `least_count` images are left out.
+    Classes of fewer than `least_count` images are omitted.
     """
     save_folder(learner, Path(folder), least_count=least_count)

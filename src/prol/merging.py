@@ -1,4 +1,4 @@
-"""Learners that learnt apart put together: exactly what one learner would be that learnt all of it, up to rounding."""
+"""Merging of learners that learnt apart: the result is the learner that learnt everything, up to rounding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from prol.tables import put_value
 if TYPE_CHECKING:
     from prol.learner import Learner, SavedState
 
-_CURE = "let all of them go on from copies of one learner, and give that one as base"
+_CURE = "continue all of them from copies of one learner, and pass that one as base"
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The state of a learner, apart by how it is added to that of another.
+    """The state of a learner, grouped by how it is added to that of another.
 
     Tensors are the learner's own and for reading only.
     """
@@ -35,11 +35,11 @@ class Sums:
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Counts that add up."""
     agreed: Mapping[str, Any] = field(default_factory=dict)
-    """What must be equal, by words for it: sums under other values could not be added."""
+    """What must be equal, by its description: sums under other values could not be added."""
     rest: tuple[Mapping[str, Tensor], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
-    """All else of the state, tensors and JSON, which is taken over from one of the learners."""
+    """The rest of the state, tensors and JSON, which is copied from one of the learners."""
     narrowing: tuple[str, ...] = ()
-    """Tables `[C, K]` that lose their last columns when classes become many: the narrowest of them decides."""
+    """Tables `[C, K]` that lose their last columns as classes are added: the narrowest of them decides."""
 
     def together(self) -> dict[str, Tensor]:
         """All tensors of the state under their names."""
@@ -55,10 +55,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class Terms:
-    """What has to be known of a learner before its sums are added to others'; it can be sent to another process."""
+    """What must be known about a learner before its sums are added to others'; it can be sent to another process."""
 
     settings: Mapping[str, Any]
-    """What has to be the same in any case, by words for it."""
+    """What must always be equal, by its description."""
     classes: list[Label]
     counts: list[int]
     agreed: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How sums are put together: all classes, who says what is not a sum, and how wide tables are."""
+    """How sums are merged: all classes, which learner supplies what is not a sum, and how wide tables are."""
 
     classes: list[Label]
     leader: int
@@ -91,7 +91,7 @@ def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
 
     Args:
         learners: of one method with the same options, on the same backbone.
-        base: what all of them went on from, so that it is counted once and not in each; a copy of then, or a saved one.
+        base: what all of them continued from, so that it is counted once; a copy of that moment, or a saved learner.
 
     >>> import numpy as np, prol
     >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
@@ -107,24 +107,24 @@ def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
     ours = None if base is None else share_of(base)
     terms = [terms_of(learner, sums) for learner, sums in zip(learners, shares, strict=True)]
     plan = agree(terms, None if base is None or ours is None else terms_of(base, ours))
-    leader, told = learners[plan.leader], shares[plan.leader]
-    assert told is not None
+    leader, given = learners[plan.leader], shares[plan.leader]
+    assert given is not None
     total: dict[str, Tensor] = {}
     for number, sums in enumerate(shares):
         if sums is not None:
             since = ours if number else None  # the first one brings what all of them began with
-            for name in [*told.tables, *told.totals]:
+            for name in [*given.tables, *given.totals]:
                 part = contribution(name, sums, terms[number].classes, plan)
                 if since is not None and base is not None:
                     part -= contribution(name, since, base.classes, plan).to(part.device)
                 total[name] = part if name not in total else total[name] + part.to(total[name].device)
     merged = leader.clone()
-    merged.load_state(*assembled(merged, told, total, plan))
+    merged.load_state(*assembled(merged, given, total, plan))
     return merged
 
 
 def share_of(learner: Learner) -> Sums | None:
-    """A learner's sums; None of one that has seen nothing, and has but names to bring."""
+    """A learner's sums; None if it has seen no image, and has only class names to add."""
     counts = learner.class_counts()
     return None if counts is not None and not bool(counts.any()) else learner.added_up()
 
@@ -148,29 +148,29 @@ def terms_of(learner: Learner, sums: Sums | None) -> Terms:
 
 
 def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
-    """Says how learners are put together, or with a ValueError why they cannot be; the same in every process."""
+    """Returns how learners are merged, or raises a ValueError that says why not; the same in every process."""
     if base is not None and base.empty:
         base = None
     for one in [*terms, *([] if base is None else [base])]:
         _require_same("", terms[0].settings, one.settings, "create all of them alike")
-    told = [number for number, one in enumerate(terms) if not one.empty]
-    if not told:
+    nonempty = [number for number, one in enumerate(terms) if not one.empty]
+    if not nonempty:
         raise ValueError("none of the learners has learnt anything: there is nothing to merge")
-    first = terms[told[0]]
-    for one in [*(terms[number] for number in told[1:]), *([] if base is None else [base])]:
+    first = terms[nonempty[0]]
+    for one in [*(terms[number] for number in nonempty[1:]), *([] if base is None else [base])]:
         _require_same("", first.agreed, one.agreed, _CURE)
         _require_same("the shape of ", first.shapes, one.shapes, "create all of them alike")
     for number, one in enumerate(terms if base is not None else []):
         assert base is not None
         _require_from_base(number, one, base)
-    known = [*(terms[number] for number in told), *([] if base is None else [base])]
+    known = [*(terms[number] for number in nonempty), *([] if base is None else [base])]
     numbers = {
-        name: sum(terms[number].numbers[name] for number in told)
-        - (0 if base is None else (len(told) - 1) * base.numbers[name])
+        name: sum(terms[number].numbers[name] for number in nonempty)
+        - (0 if base is None else (len(nonempty) - 1) * base.numbers[name])
         for name in first.numbers
     }
     widths = {name: min(one.widths[name] for one in known) for name in first.widths}
-    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), told[0], numbers, widths)
+    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), nonempty[0], numbers, widths)
 
 
 def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreement) -> Tensor:
@@ -184,11 +184,11 @@ def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreemen
     return placed(table, torch.tensor([row_of[label] for label in classes], dtype=torch.int64), len(plan.classes))
 
 
-def assembled(learner: Learner, told: Sums, total: Mapping[str, Tensor], plan: Agreement) -> SavedState:
-    """The state of all together for `load_state`; what is not a sum is as it was `told` by the leader."""
-    tables = {name: total[name].to(tensor.dtype) for name, tensor in told.tables.items()}
-    totals = {name: total[name].to(tensor.dtype) for name, tensor in told.totals.items()}
-    whole = dataclasses.replace(told, tables=tables, totals=totals, numbers=plan.numbers)
+def assembled(learner: Learner, given: Sums, total: Mapping[str, Tensor], plan: Agreement) -> SavedState:
+    """The merged state for `load_state`; what is not a sum is `given` by the leader."""
+    tables = {name: total[name].to(tensor.dtype) for name, tensor in given.tables.items()}
+    totals = {name: total[name].to(tensor.dtype) for name, tensor in given.totals.items()}
+    whole = dataclasses.replace(given, tables=tables, totals=totals, numbers=plan.numbers)
     tensors, meta = learner.from_sums(whole, len(plan.classes))
     return {**tensors, "random": learner.random.get_state()}, {"classes": plan.classes, "method": meta}
 
@@ -209,18 +209,18 @@ def _short(value: object) -> str:
 
 
 def _require_from_base(number: int, one: Terms, base: Terms) -> None:
-    """Nobody can see whether a learner went on from another one, but it must have all classes and counts of it."""
+    """Whether a learner continued from the base cannot be seen, but it must have all its classes and counts."""
     counts = dict(zip(one.classes, one.counts, strict=True))
     for label, count in zip(base.classes, base.counts, strict=True):
         if counts.get(label, 0) < count:
             raise ValueError(
-                f"learner {number + 1} did not go on from the base: of {label!r} it has learnt "
-                f"{counts.get(label, 0)} images, the base {count}; give what all of them began with"
+                f"learner {number + 1} did not continue from the base: of {label!r} it has learnt "
+                f"{counts.get(label, 0)} images, the base {count}; pass what all of them began with"
             )
 
 
 def sums_of(learner: Learner) -> Sums:
-    """A learner's state apart by how it is added to that of another; ValueError where it cannot be."""
+    """A learner's state, grouped by how it is added to that of another; ValueError where it cannot be."""
     if not learner.additive:
         raise ValueError(
             f"{learner.name} cannot be merged: what it learns from an image depends on what it learnt before, so that "

@@ -1,4 +1,4 @@
-"""How unlike the known classes an image is, in terms of what known images looked like when they arrived."""
+"""Novelty scores: how much an image differs from the known classes, calibrated on known images as they arrived."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 ENOUGH = 50
-"""Images of known classes that must have been observed before anything is said."""
+"""Images of known classes that must be observed before there are scores."""
 HALF_LIFE = 300
 """Images of known classes after which an observation counts half: the learner moves, and its familiarity with it."""
-LUMPS = 256
-"""Values that stand for all observations; up to twice as many are held before neighbours are put together."""
+BINS = 256
+"""Values that summarise all observations; up to twice as many are stored before neighbours are merged."""
 
 
 class Novelty:
     """Turns a learner's familiarity into a score from 0 to 1: the share of known images that are more like it.
 
     `observe` takes the familiarity of images before they are learnt, `known` being those whose class was there
-    already. The score is 1 - p with the conformal p = (1 + w(f)) / (1 + w), w being the weight of all observations
-    and w(f) of those at most as familiar. So of images of known classes about one in twenty scores above 0.95, as
-    long as they are like those observed. Kept are sorted values with weights, no more than `2 * LUMPS` of each.
+    already. The score is 1 - p with the conformal p-value p = (1 + w(f)) / (1 + w), w being the weight of all
+    observations and w(f) of those at most as familiar. So about one in twenty images of known classes scores above
+    0.95, as long as they are like those observed. Stored are sorted values with weights, at most `2 * BINS` of each.
 
     >>> novelty = Novelty()
     >>> novelty.observe(torch.arange(100.0), torch.ones(100, dtype=torch.bool))
@@ -37,40 +37,40 @@ class Novelty:
         self.weights = torch.zeros(0, dtype=torch.float64)
 
     def observe(self, familiarity: Tensor, known: Tensor) -> None:
-        """Takes in the familiarity `[N]` of images in the order they came; those not `known` `[N]` do not count.
+        """Adds the familiarity `[N]` of images in the order they came; those not `known` `[N]` do not count.
 
-        Nor do values that are no finite numbers.
+        Nor do values that are not finite.
         """
         if familiarity.ndim != 1 or familiarity.shape != known.shape:
             raise ValueError(
-                f"familiarity and known must have one value an image, got shapes {tuple(familiarity.shape)} and "
+                f"familiarity and known must have one value per image, got shapes {tuple(familiarity.shape)} and "
                 f"{tuple(known.shape)}"
             )
         fresh = familiarity.detach().double().cpu()
         fresh = fresh[known.detach().bool().cpu() & fresh.isfinite()]
-        for part in torch.split(fresh, LUMPS):
+        for part in torch.split(fresh, BINS):
             ages = torch.arange(len(part) - 1, -1, -1, dtype=torch.float64)
             weights = torch.cat([self.weights * 2.0 ** (-len(part) / HALF_LIFE), torch.exp2(-ages / HALF_LIFE)])
             values, order = torch.cat([self.values, part]).sort(stable=True)
             self.values, self.weights = values, weights[order]
             self.observed += len(part)
-            if len(values) > 2 * LUMPS:
-                self.values, self.weights = together(self.values, self.weights, LUMPS)
+            if len(values) > 2 * BINS:
+                self.values, self.weights = together(self.values, self.weights, BINS)
 
     def unknown(self, familiarity: Tensor) -> Tensor | None:
         """Scores `[N]` in 0..1 for familiarity `[N]`; None until enough was observed.
 
-        What is not a number is like nothing.
+        NaN is like no known image.
         """
         if self.observed < ENOUGH:
             return None
-        asked = familiarity.detach().double().cpu().nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+        queried = familiarity.detach().double().cpu().nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
         below = torch.cat([torch.zeros(1, dtype=torch.float64), self.weights.cumsum(0)])
-        at_most = below[torch.searchsorted(self.values, asked.contiguous(), right=True)]
+        at_most = below[torch.searchsorted(self.values, queried.contiguous(), right=True)]
         return (1 - (1 + at_most) / (1 + below[-1])).clamp(0, 1).float()
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit, as JSON."""
+        """Everything needed to resume bit for bit, as JSON."""
         return {"observed": self.observed, "values": self.values.tolist(), "weights": self.weights.tolist()}
 
     @classmethod
@@ -91,23 +91,23 @@ class Novelty:
         return (
             values.ndim == 1
             and values.shape == weights.shape
-            and len(values) <= min(2 * LUMPS, self.observed)
+            and len(values) <= min(2 * BINS, self.observed)
             and (len(values) > 0) == (self.observed > 0)
             and bool(values.isfinite().all() & weights.isfinite().all() & (weights >= 0).all())
             and bool((values.diff() >= 0).all())
         )
 
 
-def together(values: Tensor, weights: Tensor, lumps: int) -> tuple[Tensor, Tensor]:
-    """Sorted values `[N]` and their weights as no more than `lumps` ones: each is the mean of neighbours.
+def together(values: Tensor, weights: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """Sorted values `[N]` and their weights in at most `bins` bins: each value is the mean of neighbours.
 
-    All have about the same weight, so that no share is off by more than about one in `lumps`.
+    All bins have about the same weight, so that no share is off by more than about one in `bins`.
     """
     middle = weights.cumsum(0) - weights / 2
-    lump = (middle / weights.sum() * lumps).long().clamp(max=lumps - 1)
-    starts = torch.cat([torch.ones(1, dtype=torch.bool), lump.diff() > 0])
+    bin_of = (middle / weights.sum() * bins).long().clamp(max=bins - 1)
+    starts = torch.cat([torch.ones(1, dtype=torch.bool), bin_of.diff() > 0])
     group = starts.cumsum(0) - 1
-    # Means counted from the least of each group: where all are equal they stay so to the bit.
+    # Means counted from the least of each group: equal values stay equal bit for bit.
     least, added = values[starts], torch.zeros(int(starts.sum()), dtype=torch.float64).index_add_(0, group, weights)
     above = torch.zeros_like(added).index_add_(0, group, weights * (values - least[group]))
     largest = values[torch.cat([starts[1:], torch.ones(1, dtype=torch.bool)])]

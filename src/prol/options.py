@@ -127,7 +127,7 @@ def bind_arguments(
     valid = list(own_arguments(function, reserved))
     for name in values:
         if name in reserved:
-            raise ValueError(f"option {name!r} cannot be given here: it has a setting of its own; {_listed(valid)}")
+            raise ValueError(f"option {name!r} cannot be given here: it has its own setting; {_listed(valid)}")
     return _coerce_all(values, get_type_hints(function), valid)
 
 
@@ -155,7 +155,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def describe_options(kind: type | Callable[..., Any]) -> dict[str, str]:
-    """What each option of the dataclass or each argument of the function `kind` may be, in words."""
+    """The allowed values of each option of the dataclass, or argument of the function, `kind`, in words."""
     return {name: _describe_all(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 

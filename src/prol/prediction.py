@@ -19,7 +19,7 @@ SMALL_BATCH = 16
 def whole_batch(count: int, most: int) -> int:
     """The batch size at which `count` images, at most `most`, pass through a GPU: few sizes, each compiled once.
 
-    Small batches, for which somebody may be waiting, pass as they are.
+    Small batches, which may be latency-critical, pass as they are.
 
     >>> [whole_batch(count, most=256) for count in (1, 10, 16, 17, 50, 200)]
     [1, 10, 16, 32, 64, 256]

@@ -76,7 +76,7 @@ def names(group: str) -> dict[str, str]:
 
 
 def load_all(group: str) -> tuple[dict[str, Any], list[str]]:
-    """What is behind every name of a group that can be loaded, and a sentence for each that cannot."""
+    """The object of every name of a group that can be loaded, and a sentence for each that cannot."""
     found: dict[str, Any] = {}
     problems: list[str] = []
     for name in names(group):
@@ -135,7 +135,7 @@ def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 
 def _load(group: str, point: EntryPoint) -> Any:
-    """What another package has behind a name. Whatever goes wrong in there, it is that package that needs mending."""
+    """The object another package registers under a name. Whatever fails there must be fixed in that package."""
     try:
         found = point.load()
         (_require_learner if group == "methods" else _require_function)(found, point.value)
@@ -144,7 +144,7 @@ def _load(group: str, point: EntryPoint) -> Any:
         cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(
             f"{group[:-1]} {point.name!r} of {package} cannot be loaded from {point.value} ({cause}): "
-            "mend or uninstall that package"
+            "fix or uninstall that package"
         ) from error
     return found
 

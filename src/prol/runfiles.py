@@ -227,7 +227,7 @@ class RunFiles:
     side_by_side: bool = False
     """Whether other runs were running at the same time, so that its speed says little."""
     label: str | None = None
-    """Its name in a table where the folder's name will not do."""
+    """Its name in a table where the folder's name is unsuitable."""
     path: Path = Path()
     presence: tuple[tuple[int, ...], ...] | None = None
     """Images of each class, by task, in equal stretches of the stream, where the run recorded them."""

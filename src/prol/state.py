@@ -214,7 +214,7 @@ class State:
         return self._all.counts()
 
     def first_moment_at(self, row: Callable[[], int]) -> None:
-        """The class row at which moments begin that are kept for a window of a table."""
+        """The class row at which the moments stored for a window of a table begin."""
         self._all.first_moment = weakly(row)
 
     def drop(self) -> None:
@@ -257,7 +257,7 @@ class State:
         return found
 
     def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any], classes: int) -> None:
-        """Takes over what `saved_tensors` and `saved_values` gave for so many classes."""
+        """Loads what `saved_tensors` and `saved_values` returned for so many classes."""
         self._all.classes = classes
         self._all.loads += 1
         flat = {name: get_value(values, name) for name in self._all.values}
@@ -278,7 +278,7 @@ class State:
     # Undoing
 
     def record(self) -> Record:
-        """Opens a record, which `roll_back` goes back to; tables are only measured and nothing else is copied."""
+        """Opens a record for `roll_back`; tables are only measured and nothing else is copied."""
         self._all.record = Record(
             self._all.classes,
             tuple(self._all.entries),
@@ -359,7 +359,7 @@ class State:
         return tables, totals, {name: value.read() for name, value in self._all.values.items() if value.merge == "sum"}
 
     def agreements(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """What must be the same in learners that are merged, by words for it: tensors, and values."""
+        """What must be the same in learners that are merged, by description: tensors, and values."""
         tensors: dict[str, dict[str, Tensor]] = {}
         for entry in self._entries():
             if entry.agree:

@@ -80,7 +80,7 @@ class Table:
         return self.buffer[: self.count]
 
     def grow(self, count: int) -> None:
-        """Adds `count` rows as they begin: zeros, or what `initial` returns."""
+        """Appends `count` rows: zeros, or what `initial` returns."""
         self.append(torch.zeros(count, *self.buffer.shape[1:]) if self.initial is None else self.initial(count))
 
     def append(self, rows: Tensor) -> None:
@@ -90,7 +90,7 @@ class Table:
         self.count = total
 
     def replace(self, rows: Tensor) -> None:
-        """Takes over a whole table, as when a saved state is loaded."""
+        """Replaces the whole table, as when a saved state is loaded."""
         if rows.shape[1:] != self.buffer.shape[1:]:
             self.buffer, self.count = self.buffer.new_zeros(len(self.buffer), *rows.shape[1:]), 0
             self.moves += 1
@@ -135,12 +135,12 @@ class Entry:
     read: Callable[[], Mapping[str, Tensor]]
     """The tensors as they are, by name within the entry; "" for an entry that is one tensor."""
     load: Callable[[Mapping[str, Tensor]], None]
-    """Takes over tensors in that form."""
+    """Loads tensors in that form."""
     combine: Mapping[str, Combine] = field(default_factory=dict)
     """Patterns of names with one row per class, and what two classes' rows become."""
     merge: Merge = "keep"
     agree: str = ""
-    """What it is in words, where learners that are merged must have the same."""
+    """Its description, where learners that are merged must have the same."""
     saved: bool = True
     stored: bool = True
     """Whether it counts among what a learner stores."""

@@ -50,7 +50,7 @@ def test_strict_fails_where_samples_are_kept(tmp_path: Path, micro_vit: str, com
     assert command("audit", str(tmp_path / "hoard"), "--device", "cpu").code == 0
     code, out, _ = command("audit", str(tmp_path / "hoard"), "--strict", "--device", "cpu")
     assert code == 1
-    assert "It keeps 14 single samples" in out
+    assert "It stores 14 single samples" in out
     assert "SAMPLES" in out
 
 

@@ -152,7 +152,7 @@ def test_a_row_that_failed_makes_the_command_fail_and_the_rest_is_there(
         (("speed", "--chunk", "1,x"), "--chunk '1,x' is not a list of whole numbers"),
         (("speed", "--batch", "0"), "--batch '0' is not a list of whole numbers from 1 on"),
         (("speed", "--classes", "1"), "--classes"),
-        (("speed", "--device", "cuda:99"), "device 'cuda:99' was asked for"),
+        (("speed", "--device", "cuda:99"), "device 'cuda:99' was requested"),
         (("speed", "--device", "cpu", "--precision", "half"), "precision 'half' is not known"),
         (("speed", "--out", "no/speed.json"), "the folder no does not exist"),
         (("speed", "--threads", "0"), "threads must be at least 1"),

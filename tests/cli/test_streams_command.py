@@ -91,8 +91,8 @@ def test_a_stream_is_drawn(streams: Command, tmp_path: Path, name: str, begins: 
         (["digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
         (["digits", "--protocol", "blury"], "unknown protocol 'blury'; did you mean 'blurry'?"),
         (["digits", "-P", "minor=5"], "unknown option 'minor'; valid options: drop_surplus"),
-        (["digits", "-P", "tasks=5"], "'tasks' cannot be given here: it has a setting of its own"),
-        (["digits", "-D", "data=here"], "'data' cannot be given here: it has a setting of its own"),
+        (["digits", "-P", "tasks=5"], "'tasks' cannot be given here: it has its own setting"),
+        (["digits", "-D", "data=here"], "'data' cannot be given here: it has its own setting"),
         (
             ["digits", "--protocol", "blurry", "-P", "minor=much"],
             "option minor='much' is not valid: it must be a number",

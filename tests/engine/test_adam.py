@@ -201,7 +201,7 @@ def test_a_leaf_is_a_copy_of_the_rows_and_leaves_the_table_without_gradients() -
 def test_a_step_that_is_not_valid_moves_and_counts_nothing() -> None:
     table, whole, adam = random_table(0), random_table(1), make()
     parts = {"whole": Part.whole(whole), "rows": Part.of_rows(table, torch.tensor([1, 4]))}
-    parts["settled"] = Part.of_rows(table, torch.tensor([2, -1]), settled=True)
+    parts["fixed"] = Part.of_rows(table, torch.tensor([2, -1]), fixed=True)
     for valid in (True, False, True, False):
         before, tensors = [table.clone(), whole.clone()], saved(adam)
         adam.begin_step(torch.tensor(valid))
@@ -217,7 +217,7 @@ def test_a_step_that_is_not_valid_moves_and_counts_nothing() -> None:
 
 def test_an_empty_position_moves_no_row_even_at_an_endless_rate() -> None:
     table, adam = random_table(0), make()
-    part = Part.of_rows(table, torch.tensor([3, -1]), settled=True)
+    part = Part.of_rows(table, torch.tensor([3, -1]), fixed=True)
     adam.begin_step()
     update(adam, "table", part, torch.stack([torch.ones(WIDTH), torch.zeros(WIDTH)]).double(), torch.inf)
     assert torch.equal(table[[0, 1, 2, 4, 5, 6]], random_table(0)[[0, 1, 2, 4, 5, 6]])

@@ -35,7 +35,7 @@ def test_a_loss_under_way_is_refused_two_steps_later_or_when_flushed() -> None:
     watch.note(numbers(torch.nan), 3, at_once=False)
     watch.poll()
     watch.note(numbers(1.0), 4, at_once=False)
-    with pytest.raises(ValueError, match="was not finite at step 3 of a task, in a chunk handed over before"):
+    with pytest.raises(ValueError, match="was not finite at step 3 of a task, in an earlier chunk"):
         watch.poll()
     assert watch.last_good == {}
     watch.flush()

@@ -171,7 +171,7 @@ def test_what_does_not_agree_is_not_written(kind: type[NCM], message: str, tmp_p
 
 
 def test_what_cannot_be_exported_says_why(learner: Learner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"batch_vote gives all samples of a batch .* one image at a time"):
+    with pytest.raises(ValueError, match=r"batch_vote assigns the same prompts .* one image at a time"):
         export_onnx(taught("l2p", test_selection="batch_vote"), tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="has learnt nothing yet"):
         export_onnx(prol.create("ncm", small_vit()), tmp_path / "model.onnx")

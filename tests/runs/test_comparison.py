@@ -122,9 +122,9 @@ def test_where_nothing_can_run_the_mistake_is_told_at_once(plans: list[Plan], tm
 
 
 def test_runs_of_another_plan_in_the_folder_are_refused(plans: list[Plan], compared: Path) -> None:
-    with pytest.raises(ValueError, match=r"checkpoint_every 2, asked for is 3: choose another --out"):
+    with pytest.raises(ValueError, match=r"checkpoint_every 2, requested is 3: choose another --out"):
         compare([replace(plan, checkpoint_every=3) for plan in plans], [2], compared)
-    with pytest.raises(ValueError, match=r"protocol.chunk 5, asked for is 6: choose another --out"):
+    with pytest.raises(ValueError, match=r"protocol.chunk 5, requested is 6: choose another --out"):
         compare([replace(plans[0], options={"distance": "euclidean"}, chunk=6)], [0], compared)
 
 

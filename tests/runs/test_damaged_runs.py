@@ -167,7 +167,7 @@ def test_a_run_that_cannot_be_compared_with_the_paper_is_refused(two_rows: Path,
 def test_a_damaged_list_of_runs_names_its_cure(tmp_path: Path, content: str) -> None:
     (tmp_path / "main").mkdir()
     (tmp_path / "main/runs.json").write_text(content)
-    with pytest.raises(ValueError, match=r"runs\.json is damaged: .*reproduce main again, finished runs are kept"):
+    with pytest.raises(ValueError, match=r"runs\.json is damaged: .*reproduce main again, finished runs are reused"):
         render(pick(["main"]), tmp_path)
 
 
@@ -177,7 +177,7 @@ def test_a_change_is_told_before_what_follows_from_it(micro_vit: str, two_runs: 
     now["dataset"] |= {"labels_sha256": "x", "limit_per_class": 7, "train_images": 1, "classes": 2}
     assert next(iter(changes(then, now))) == "dataset.limit_per_class"
     plan: Plan = small_plan(micro_vit, limit_per_class=then["dataset"]["limit_per_class"] + 1)
-    with pytest.raises(ValueError, match=r"dataset\.limit_per_class \d+, asked for is \d+"):
+    with pytest.raises(ValueError, match=r"dataset\.limit_per_class \d+, requested is \d+"):
         compare([plan], [0], two_runs)
 
 

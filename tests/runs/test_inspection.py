@@ -35,12 +35,12 @@ def test_what_a_plan_leaves_open_may_be_settled_by_another_machine(tmp_path: Pat
     for same in (plan, replace(plan, threads=None, workers=None, device="auto", tasks=None, precision="auto")):
         require_planned(same, run)
     for other, says in (
-        ({"threads": 2}, "threads 1, asked for is 2"),
-        ({"chunk": 6}, r"protocol\.chunk 5, asked for is 6"),
-        ({"limit_per_class": 5}, r"dataset\.limit_per_class 4, asked for is 5"),
+        ({"threads": 2}, "threads 1, requested is 2"),
+        ({"chunk": 6}, r"protocol\.chunk 5, requested is 6"),
+        ({"limit_per_class": 5}, r"dataset\.limit_per_class 4, requested is 5"),
         ({"options": {"distance": "euclidean"}}, "options"),
-        ({"device": "cuda"}, "device 'cpu', asked for is 'cuda'"),
-        ({"seed": 1}, "seed 0, asked for is 1"),
+        ({"device": "cuda"}, "device 'cpu', requested is 'cuda'"),
+        ({"seed": 1}, "seed 0, requested is 1"),
     ):
         with pytest.raises(ValueError, match=says):
             require_planned(replace(plan, **other), RunFolder(run.path))

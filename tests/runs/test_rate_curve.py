@@ -47,7 +47,7 @@ def test_measured_times_of_the_lowest_rate_are_replayed_at_the_others(vit: str, 
 def test_a_run_of_another_plan_in_the_folder_is_refused(vit: str, tmp_path: Path) -> None:
     plan = small_plan(vit)
     rate_curve(plan, [50], tmp_path, clock=Clock(1, step_seconds=0.1))
-    with pytest.raises(ValueError, match=r"seed 0, asked for is 1: choose another --out"):
+    with pytest.raises(ValueError, match=r"seed 0, requested is 1: choose another --out"):
         rate_curve(replace(plan, seed=1), [50], tmp_path, clock=Clock(1, step_seconds=0.1))
 
 

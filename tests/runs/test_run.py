@@ -17,7 +17,7 @@ from prol.evaluation import Event, RunStarted
 from prol.files import json_text
 from prol.runs import Plan, start
 from prol.runs.display import Silent
-from prol.runs.run import tell
+from prol.runs.run import dispatch
 from runs.small_runs import contents, small_plan
 
 METHODS = ("ncm", "head_only", "prol")
@@ -217,7 +217,7 @@ def test_listeners_get_the_time_an_event_took_without_their_own() -> None:
         heard.append(seconds)
         now[0] += 100.0
 
-    tell(events(), [slow, slow], clock=lambda: now[0])
+    dispatch(events(), [slow, slow], clock=lambda: now[0])
     assert heard == [2.0, 2.0, 5.0, 5.0]
 
 

@@ -102,9 +102,9 @@ def test_a_summary_that_cannot_be_written_stops_no_run(
 def test_a_smaller_sweep_says_what_its_summary_leaves_out(micro_vit: str, tmp_path: Path) -> None:
     said: list[str] = []
     sweep(points(micro_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Serial(Silent()), said.append)
-    assert not any("not asked for now" in line for line in said)
+    assert not any("not requested now" in line for line in said)
     sweep(points(micro_vit, [1], {"chunk": [5]}), tmp_path, Serial(Silent()), said.append)
-    assert any("not asked for now: 3; sweep.json" in line for line in said)
+    assert any("not requested now: 3; sweep.json" in line for line in said)
     assert json.loads((tmp_path / "sweep.json").read_text())["runs_asked"] == 1
     whole = sweep(points(micro_vit, [0, 1], {"chunk": [5, 10]}), tmp_path, Noting())
     assert {run.state for run in whole.runs} == {"finished"}
@@ -115,7 +115,7 @@ def test_a_smaller_reproduction_says_what_its_table_leaves_out(micro_vit: str, t
     reproduce(pick(["main"]), scale, tmp_path, say=said.append)
     assert not any("without now" in line for line in said)
     reproduce(pick(["main"]), replace(scale, picked={"ncm": {}}), tmp_path, say=said.append)
-    assert sum("that it is without now: 1, as they are not asked for or" in line for line in said) == 1
+    assert sum("that it is without now: 1, as they are not requested or" in line for line in said) == 1
 
 
 def test_a_reproduction_of_nothing_leaves_the_earlier_one_as_it_is(tmp_path: Path) -> None:

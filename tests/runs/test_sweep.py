@@ -104,7 +104,7 @@ def test_a_run_that_fails_does_not_stop_the_others(micro_vit: str, tmp_path: Pat
 def test_what_lies_there_must_be_what_is_asked_for(micro_vit: str, swept: Path, tmp_path: Path) -> None:
     points = small_points(micro_vit)
     other = [replace(point, plan=replace(point.plan, checkpoint_every=3)) for point in points]
-    with pytest.raises(ValueError, match="checkpoint_every 50, asked for is 3: choose another --out"):
+    with pytest.raises(ValueError, match="checkpoint_every 50, requested is 3: choose another --out"):
         run_all(other, swept)
     missing = [replace(point, plan=replace(point.plan, dataset="folder", data="nowhere")) for point in points]
     with pytest.raises((ValueError, FileNotFoundError), match="nowhere"):

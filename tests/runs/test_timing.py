@@ -8,7 +8,7 @@ from prol.backbones import ViT
 from prol.evaluation import ChunkLearnt, ChunkMissed, ChunkRead, Clock, Measures, Predicted, StepTimed, run_stream
 from prol.evaluation.events import Evaluated, PointEvaluated, RunStarted, TaskStarted
 from prol.runs.display import Speed
-from prol.runs.run import tell
+from prol.runs.run import dispatch
 from prol.runs.timing import Timing
 from testing.colour_means import colour_means
 
@@ -68,7 +68,7 @@ def test_reading_counts_as_training_also_where_a_chunk_is_predicted_first(tiny: 
     stream = stream_over(dataset)
     for measures, clock in ((Measures(), None), (Measures(prequential=True), None), (Measures(), Clock(1e-3))):
         timing = Timing("a GPU")
-        tell(run_stream(colour_means(tiny), dataset, stream, measures=measures, clock=clock), [timing])
+        dispatch(run_stream(colour_means(tiny), dataset, stream, measures=measures, clock=clock), [timing])
         assert timing.summary()["train_seconds"] > 0.02 * len(stream.chunks)
 
 

@@ -70,7 +70,7 @@ def test_stored_images_are_named_and_counted(method: str) -> None:
     kinds = {one.name: one.kind for one in found.tensors}
     assert kinds["memory/images"] == "sample"
     assert "unknown" not in kinds.values()
-    assert f"It keeps 20 single samples, as images ({found.samples_stored.bytes:,} bytes)." == found.findings[0]
+    assert f"It stores 20 single samples, as images ({found.samples_stored.bytes:,} bytes)." == found.findings[0]
 
 
 @pytest.mark.parametrize("memory", [2, "all"])

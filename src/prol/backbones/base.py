@@ -1,4 +1,4 @@
-"""What every method may ask of a backbone, whatever network is behind it."""
+"""The interface of a backbone, for every method and any network."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Backbone(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of inputs, features and everything a method keeps."""
+        """Type of inputs, features and everything a method stores."""
         ...
 
     def read(self, images: Any) -> Pixels:
-        """Validated uint8 images, which may share memory with what was handed over."""
+        """Validated uint8 images, which may share memory with what was passed."""
         ...
 
     def features(self, inputs: Tensor) -> Tensor:
-        """One feature vector an image, `[B, width]`."""
+        """One feature vector per image, `[B, width]`."""
         ...
 
     def fork(self, trainable: str) -> Self:

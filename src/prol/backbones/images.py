@@ -1,4 +1,4 @@
-"""Reading what a user may hand over as images: arrays, tensors or PIL images, of one or many sizes."""
+"""Reading images as users pass them: arrays, tensors or PIL images, of one or many sizes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Pixels = Tensor | list[Tensor]
 
 
 def read_images(images: Any) -> Pixels:
-    """Validated images, which may share memory with what was handed over.
+    """Validated images, which may share memory with what was passed.
 
-    Nothing is copied here: who keeps an image beyond the call that it was handed to must copy it.
+    Nothing is copied here: an image that is stored beyond the call must be copied.
 
     Accepts a batch `[N, H, W, C]`, `[N, C, H, W]` or `[N, H, W]` (array or tensor), or a list of single images (arrays,
     tensors, PIL images). C may be 1 (grey), 3, or 4 (alpha is dropped). Where both readings of an axis order are

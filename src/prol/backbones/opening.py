@@ -39,7 +39,7 @@ def open_backbone(
     Args:
         name: "builtin"; "arch.tag" as timm writes it, fetched from the model hub or its cache; "arch@FILE.safetensors";
             or "arch@random" ("arch@random:SEED"). Image and patch size of a file are read off its shapes.
-            "resnet18_cifar" has no weights of its own: methods that train it draw them ("resnet18_cifar@WIDTH").
+            "resnet18_cifar" has no weights: methods that train it draw them ("resnet18_cifar@WIDTH").
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "auto" (float32 on a CPU, bf16 on a GPU), "float32", "float64" or "bf16".
         shapes_only: build it without any weights, to count parameters.
@@ -86,7 +86,7 @@ def pick_device(device: str) -> torch.device:
         raise ValueError(f"device {device!r} is not supported: use auto, cpu, cuda or cuda:N")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device {device!r} was asked for, but {torch.cuda.device_count()} GPUs are here; use cpu or auto"
+            f"device {device!r} was requested, but {torch.cuda.device_count()} GPUs are here; use cpu or auto"
         )
     return place
 
@@ -102,7 +102,7 @@ def pick_precision(precision: str, place: torch.device) -> str:
 
 
 def require_precision(precision: str) -> None:
-    """Refuses a name that stands for none on any device."""
+    """Refuses a name that is no precision on any device."""
     known = ("auto", "float32", "float64", "bf16")
     if precision not in known:
         raise ValueError(f"precision {precision!r} is not known: use one of {', '.join(known)}")
@@ -179,7 +179,7 @@ def _fetch(name: str) -> tuple[str, Path]:
         weights = Path(hf_hub_download(config.hf_hub_id, "model.safetensors"))
     except Exception as error:  # the hub client has many ways to be offline
         raise FileNotFoundError(
-            f"weights of {name!r} are not in the hub cache and the model hub did not answer ({type(error).__name__}); "
+            f"weights of {name!r} are not in the hub cache and the model hub did not respond ({type(error).__name__}); "
             f"fetch model.safetensors of {config.hf_hub_id} and use --backbone {name}@PATH/model.safetensors"
         ) from error
     finally:
@@ -188,7 +188,7 @@ def _fetch(name: str) -> tuple[str, Path]:
 
 
 def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tuple[nn.Module, str]:
-    """A model with the weights of a safetensors file; its classifier, if any, is left out."""
+    """A model with the weights of a safetensors file; its classifier, if any, is not loaded."""
     if not path.is_file():
         raise FileNotFoundError(f"weights file {path} does not exist")
     try:
@@ -196,7 +196,7 @@ def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tupl
             names = [name for name in stored.keys() if not name.startswith(("head.", "head_dist."))]  # noqa: SIM118
             shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in names}
             sizes = _sizes(shapes, path)
-            model = _create(architecture, device="meta", **sizes)  # weights drawn for it would be thrown away
+            model = _create(architecture, device="meta", **sizes)  # weights drawn for it would be discarded
             _require_same_shapes(model, shapes, path, architecture)
             if shapes_only:
                 return model, ""
@@ -209,7 +209,7 @@ def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tupl
 
 
 def _sizes(shapes: dict[str, tuple[int, ...]], path: Path) -> dict[str, int]:
-    """Image and patch size, which the shapes of a plain ViT's weights give away."""
+    """Image and patch size, from the shapes of a plain ViT's weights."""
     if len(shapes.get("patch_embed.proj.weight", ())) != 4 or len(shapes.get("pos_embed", ())) != 3:
         raise ValueError(f"weights file {path} holds no ViT in timm's naming (patch_embed.proj.weight, pos_embed)")
     patch = shapes["patch_embed.proj.weight"][-1]

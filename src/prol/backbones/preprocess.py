@@ -122,7 +122,7 @@ def stage_training(
 def split_staged(staged: Staged) -> list[Staged]:
     """Inputs staged one behind the other, each by itself: each begins with images, which alone have four axes.
 
-    So shapes alone say where one ends: a graph captured for these shapes never meets another split.
+    So shapes alone say where one ends: a graph captured for these shapes always has the same split.
     """
     starts = [i for i, tensor in enumerate(staged) if tensor.ndim == 4]
     return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]
@@ -178,7 +178,7 @@ def _central_box(height: int, width: int, how: Preprocessing) -> tuple[float, ..
 
 @cache
 def _range(how: Preprocessing, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Mean and deviation `[3, 1, 1]`; kept for good, for graphs that were captured read them."""
+    """Mean and deviation `[3, 1, 1]`; never freed, since captured graphs read them."""
     mean, std = (torch.tensor(values, device=device, dtype=dtype).view(3, 1, 1) for values in (how.mean, how.std))
     return mean, std
 
@@ -199,7 +199,7 @@ def _on_canvases(pixels: Pixels, boxes: Tensor, how: Preprocessing, device: torc
 
 
 def _canvases(pixels: Pixels) -> list[list[int]]:
-    """Neighbours that share a canvas: as many as keep it bounded."""
+    """Neighbours that share a canvas of bounded size."""
     groups: list[list[int]] = []
     sides = 0, 0
     for i, image in enumerate(pixels):

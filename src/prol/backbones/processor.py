@@ -45,13 +45,13 @@ def processor_name() -> str:
 def bf16_trial() -> int:
     """How a small bf16 product ended in another process: 0 if well, minus the signal's number if that killed it.
 
-    In a process of its own, since some processors die of what they announce.
+    In a separate process, since some processors crash on instructions that they announce.
     """
     return subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, check=False).returncode
 
 
 def require_bf16_processor() -> None:
-    """Refuses bf16 on a processor that dies of it or gets it wrong."""
+    """Refuses bf16 on a processor that crashes on it or computes it wrongly."""
     ended = bf16_trial()
     if ended:
         how = f"ended with signal {-ended}" if ended < 0 else "failed"

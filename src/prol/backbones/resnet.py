@@ -1,4 +1,4 @@
-"""A ResNet-18 for small images, trained from scratch: the network of the methods that keep samples."""
+"""A ResNet-18 for small images, trained from scratch: the network of the methods that store samples."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Trunk(nn.Module):
         )
 
     def forward(self, images: Tensor, norms: Norms) -> list[Tensor]:
-        """What each stage gives, `[B, W, H, H]`."""
+        """The output of each stage, `[B, W, H, H]`."""
         x, given = F.relu(self.norm(self.conv(images), norms)), []
         for stage in self.stages:
             assert isinstance(stage, nn.ModuleList)
@@ -86,7 +86,7 @@ class Trunk(nn.Module):
 
 
 class ResNet(nn.Module):
-    """The network as a backbone; a learner draws weights of its own for it, from its seed."""
+    """The network as a backbone; a learner draws its weights from its own seed."""
 
     model: Trunk
 
@@ -123,13 +123,13 @@ class ResNet(nn.Module):
         return self.stages(inputs, norms)[-1].mean((2, 3))
 
     def stages(self, inputs: Tensor, norms: Norms = "eval") -> list[Tensor]:
-        """What each of the four stages gives, `[B, W, H, H]`."""
+        """The output of each of the four stages, `[B, W, H, H]`."""
         with self.computing():
             given = self.model(inputs.to(self.dtype), norms)
         return [stage.to(self.dtype) for stage in given]
 
     def computing(self) -> AbstractContextManager[Any]:
-        """The precision of convolutions, for modules of others that are put on stages."""
+        """The precision of convolutions, for modules that methods put on stages."""
         if self.precision != "bf16":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Whose weights a backbone has and under which terms, told from its name alone: nothing is opened or fetched."""
+"""The owner and the terms of a backbone's weights, from its name alone: nothing is opened or fetched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prol.backbones.resnet import NAME as RESNET
 
 @dataclass(frozen=True)
 class WeightsTerms:
-    """What to say of weights before passing on what was learnt on them."""
+    """What to state about weights when a model trained on them is shared."""
 
     title: str
     """Their name without any folder of this machine."""

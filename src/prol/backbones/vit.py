@@ -45,7 +45,7 @@ class Additions:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What one pass gives. `class_taps` and `patch_taps` follow the order of the blocks asked for."""
+    """The result of one pass. `class_taps` and `patch_taps` follow the order of the blocks requested."""
 
     feature: Tensor
     """Class token after the final LayerNorm, `[B, D]`."""
@@ -56,7 +56,7 @@ class Encoded:
     patch_taps: tuple[Tensor, ...] = ()
     """Mean of the patch tokens after chosen blocks, `[B, D]` each."""
     rows: Tensor | None = None
-    """The first tokens after the final LayerNorm, `[B, rows, D]`, where more than the class token was asked for."""
+    """The first tokens after the final LayerNorm, `[B, rows, D]`, where more than the class token was requested."""
 
 
 class ViT(nn.Module):
@@ -108,7 +108,7 @@ class ViT(nn.Module):
         """Runs all blocks; `prefixes[i]` goes before block i's keys and values, `taps` names blocks to read out.
 
         `additions[i]` holds whatever else is added inside block i. The last block computes only the first `rows` tokens
-        unless its patches are asked for.
+        unless its patches are requested.
         """
         inside = {i: Additions(prefix) for i, prefix in (prefixes or {}).items()} | dict(additions or {})
         last = self.depth - 1
@@ -172,7 +172,7 @@ def _linear_patches(projection: Any, images: Tensor) -> Tensor:
 
 
 def _block(block: Any, tokens: Tensor, added: Additions, first: int | None) -> Tensor:
-    """One pre-norm block on `[B, N, D]`; gives `[B, first, D]` when only the first rows are needed."""
+    """One pre-norm block on `[B, N, D]`; returns `[B, first, D]` when only the first rows are needed."""
     rows = tokens if first is None else tokens[:, :first]
     prefix = added.prefix(tokens[:, 0]) if callable(added.prefix) else added.prefix
     attended = prefix_attention(block.attn, block.norm1(tokens), prefix, rows.shape[1], added.low_rank)
@@ -196,7 +196,7 @@ def prefix_attention(
 ) -> Tensor:
     """Multi-head attention of `x` `[B, N, D]` with `prefix` before its keys and values.
 
-    Only the first `queries` rows ask (all by default): `[B, queries, D]`. `low_rank` adds to queries, keys and values.
+    Only the first `queries` rows are queries (all by default): `[B, queries, D]`. `low_rank` adds to q, k and v.
     """
     heads, weight, bias = attention.num_heads, attention.qkv.weight, attention.qkv.bias
     batch, length, width = x.shape
@@ -210,8 +210,8 @@ def prefix_attention(
     else:
         asking = F.linear(x[:, :queries], weight[:width], None if bias is None else bias[:width])
         q = asking.view(batch, queries, heads, -1).transpose(1, 2)
-        answering = F.linear(x, weight[width:], None if bias is None else bias[width:])
-        k, v = answering.view(batch, length, 2, heads, -1).permute(2, 0, 3, 1, 4)
+        keys_values = F.linear(x, weight[width:], None if bias is None else bias[width:])
+        k, v = keys_values.view(batch, length, 2, heads, -1).permute(2, 0, 3, 1, 4)
     q, k = attention.q_norm(q), attention.k_norm(k)
     if prefix is not None:
         k = torch.cat([prefix[0].to(k.dtype), k], dim=2)
@@ -259,7 +259,7 @@ def _not_plain(model: Any) -> str | None:
         if type(block) is not Block or type(block.attn) is not Attention:
             return f"its blocks are {type(block).__name__}"
         if getattr(block.attn, "gate", None) is not None or block.attn.qkv.out_features != 3 * model.embed_dim:
-            return "its attention is gated or has a width of its own"
+            return "its attention is gated or has another width"
         if not hasattr(block.mlp, "fc1"):
             return f"its blocks hold a {type(block.mlp).__name__}"
     return None

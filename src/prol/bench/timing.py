@@ -131,7 +131,7 @@ def measure(
 ) -> dict[str, Timed | str]:
     """Makes several steps, warms them up, and times them in turns, so that slow phases of the machine affect them all.
 
-    A step that fails gives its error in one line, and the others continue. A ValueError from a maker is a mistake in
+    A step that fails yields its error in one line, and the others continue. A ValueError from a maker is a mistake in
     the arguments, and is raised.
     """
     results: dict[str, Timed | str] = {}

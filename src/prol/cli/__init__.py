@@ -1,1 +1,1 @@
-"""The command line: parsing only, one file a family of verbs."""
+"""The command line: parsing only, one file per family of verbs."""

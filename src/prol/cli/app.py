@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ParsingError as error:
         code = _complain(f"{error.format_message()} (see prol --help)", BAD_INPUT)
     except BrokenPipeError:
-        # The reader of our output has gone; nothing may be written to it any more, not even at exit.
+        # The reader of the output is gone; nothing may be written to it any more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (ValueError, OSError) as error:

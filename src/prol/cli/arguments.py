@@ -263,7 +263,7 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Seeds as a command line gives them."""
+    """Seeds from the text of a command line."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"--seeds {text!r} is not a list of whole numbers: write it as 0,1,2")

@@ -84,7 +84,7 @@ def merge(
     from prol.runs.saved_folders import ClassFolder
 
     names = _label(source, integer), _label(into, integer)
-    _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} for good?", yes)
+    _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} permanently?", yes)
     _print(ClassFolder(folder, backbone, device, note).merge(*names), "as if both had been learnt under one name")
 
 
@@ -98,11 +98,11 @@ def remove(
     backbone: Weights = None,
     device: a.Device = "auto",
 ) -> None:
-    """Erase what is stored of a class alone, and say what keeps a trace; this cannot be undone."""
+    """Erase what is stored of a class alone, and say what still holds a trace; this cannot be undone."""
     from prol.runs.saved_folders import ClassFolder
 
     label = _label(name, integer)
-    _confirm(f"Remove {_shown(label)} for good?", yes)
+    _confirm(f"Remove {_shown(label)} permanently?", yes)
     _print(ClassFolder(folder, backbone, device, note).remove(label), "as if the class had never been seen")
 
 
@@ -118,7 +118,7 @@ def _label(text: str, integer: bool) -> Label:
 def _confirm(question: str, yes: bool) -> None:
     try:
         agreed = yes or typer.confirm(question)
-    except typer.Abort:  # no terminal to answer from
+    except typer.Abort:  # no terminal to reply from
         agreed = False
     if not agreed:
         raise ValueError("nothing was changed; --yes does it without asking")

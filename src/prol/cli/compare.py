@@ -40,7 +40,7 @@ def compare(
 ) -> None:
     """Run methods on the same stream with the same seeds, and print one table, best first.
 
-    Finished runs are kept and unfinished ones resumed: the same command resumes an interrupted comparison.
+    Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted comparison.
     """
     from prol.cli.terminal import output
     from prol.report.plot import check_figure_file, require_matplotlib

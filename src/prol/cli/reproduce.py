@@ -66,7 +66,7 @@ def reproduce(
 ) -> None:
     """Run the paper's tables and figures again, and compare them with what it prints.
 
-    Finished runs are kept and unfinished ones resumed: the same command resumes an interrupted reproduction. Timed
+    Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted reproduction. Timed
     runs are alone on this machine, whatever the executor, and start anew if they were interrupted.
     """
     from prol.backbones import pick_device

@@ -61,7 +61,7 @@ def sweep(
 ) -> None:
     """Run methods with every combination of settings, and show which are best.
 
-    Finished runs are kept and unfinished ones resumed: the same command resumes an interrupted sweep.
+    Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted sweep.
     """
     from prol.cli.terminal import output
     from prol.runs import display_for

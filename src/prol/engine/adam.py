@@ -1,7 +1,7 @@
 """Adam over whole tensors, and over those rows of a table that are in play.
 
 Rows that never had a gradient since the last reset have zero moments, so dense Adam would not move them: leaving them
-out gives the same result at a cost that does not depend on the table's length. Nothing is read back from the device.
+out has the same result at a cost that does not depend on the table's length. Nothing is read back from the device.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class Part:
-    """A trained tensor in one step: where it is stored, the leaf that stands for it, and which rows that leaf holds.
+    """A trained tensor in one step: where it is stored, the leaf that represents it, and which rows that leaf holds.
 
-    With `settled`, each row comes once and keeps its position in the leaf until Adam is reset, and a row of -1 says
-    that a position is empty. Otherwise any rows may come in any order, and several times.
+    With `fixed`, each row occurs once and has the same position in the leaf until Adam is reset, and a row of -1
+    marks an empty position. Otherwise rows may come in any order, and several times.
     """
 
     home: Tensor
     leaf: Tensor
     rows: Tensor | None = None
-    settled: bool = False
+    fixed: bool = False
 
     @classmethod
     def whole(cls, home: Tensor) -> Part:
         return cls(home, home.detach().requires_grad_())
 
     @classmethod
-    def of_rows(cls, home: Tensor, rows: Tensor, settled: bool = False) -> Part:
+    def of_rows(cls, home: Tensor, rows: Tensor, fixed: bool = False) -> Part:
         """`rows` `[R]` of a table."""
-        return cls(home, home[rows.clamp(min=0) if settled else rows].detach().requires_grad_(), rows, settled)
+        return cls(home, home[rows.clamp(min=0) if fixed else rows].detach().requires_grad_(), rows, fixed)
 
 
 def part_gradients(loss: Tensor, parts: Mapping[str, Part]) -> dict[str, Tensor]:
@@ -54,12 +54,12 @@ def part_gradients(loss: Tensor, parts: Mapping[str, Part]) -> dict[str, Tensor]
 
 def gathered_rows(parts: Mapping[str, Part]) -> dict[str, Tensor]:
     """The rows of those parts in which a row may come several times."""
-    return {name: part.rows for name, part in parts.items() if part.rows is not None and not part.settled}
+    return {name: part.rows for name, part in parts.items() if part.rows is not None and not part.fixed}
 
 
 @dataclass(frozen=True)
 class Corrections:
-    """What one step's number and validity make of every part's change: computed once, used for all parts."""
+    """Factors that depend on the step's number and validity only: computed once, used for all parts."""
 
     weights: tuple[float, float] | tuple[Tensor, Tensor]
     """Of the new gradient in both moments."""
@@ -79,7 +79,7 @@ class Corrections:
 
 
 def adam_change(gradient: Tensor, mean: Tensor, square: Tensor, now: Corrections, lr: float | Tensor) -> Tensor:
-    """Moves both moments on in place and returns what to subtract from the parameter; nothing of it in a bad step."""
+    """Updates both moments in place and returns what to subtract from the parameter; zero in an invalid step."""
     if now.valid is not None:
         gradient = torch.where(now.valid, gradient, 0)
     mean.lerp_(gradient, now.weights[0])
@@ -88,7 +88,7 @@ def adam_change(gradient: Tensor, mean: Tensor, square: Tensor, now: Corrections
 
 
 class Adam:
-    """One step counter, and moments by name. `begin_step` once a step, then `update_all` trained parts of one rate.
+    """One step counter, and moments by name. `begin_step` once per step, then `update_all` trained parts of one rate.
 
     Args:
         state: where its moments are declared, under `name`.
@@ -130,7 +130,7 @@ class Adam:
 
     @property
     def moves(self) -> int:
-        """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
+        """Grows whenever a buffer is replaced by another, which invalidates captured steps."""
         return self._moves + self._moments.moves
 
     def _read_moves(self) -> int:
@@ -142,7 +142,7 @@ class Adam:
         return int(self._steps)
 
     def reset(self) -> None:
-        """Forgets everything, in place: whatever was captured goes on with the same buffers."""
+        """Resets everything in place: captured steps continue with the same buffers."""
         self._state.overwrites(self.name)
         self._steps.zero_()
         self._moments.clear()
@@ -166,7 +166,7 @@ class Adam:
     def update_all(self, parts: Mapping[str, Part], gradients: Mapping[str, Tensor], lr: float | Tensor) -> None:
         """Moves stored tensors, or those of their rows that are in play, in place, all at one rate.
 
-        Their gradients are put end to end, and moved on as one.
+        Their gradients are concatenated and processed as one.
         """
         places = {name: self._places(name, part) for name, part in parts.items() if _in_play(part)}
         dense = [
@@ -201,8 +201,8 @@ class Adam:
     def _shrink(self, homes: list[Tensor], lr: float | Tensor) -> None:
         """Decay by a share of the weights themselves; none in a step that is not valid."""
         if self._decay:
-            kept = 1 - lr * self._decay * (1.0 if self._valid is None else self._valid.to(homes[0]))
-            torch._foreach_mul_(homes, kept)
+            factor = 1 - lr * self._decay * (1.0 if self._valid is None else self._valid.to(homes[0]))
+            torch._foreach_mul_(homes, factor)
 
     def _changes(self, names: list[str], gradients: list[Tensor], lr: float | Tensor) -> list[Tensor]:
         """What to subtract from each of several parts, given dense gradients."""
@@ -238,7 +238,7 @@ class Adam:
         return self._in_play[name].rows if name in self._in_play else None
 
     def _read(self) -> dict[str, Tensor]:
-        """Moments that are not zero, which is all that need be known: others are as good as never made."""
+        """Moments that are not zero: others are the same as none."""
         tensors: dict[str, Tensor] = {}
         for name in self._moments.names():
             mean, square = self._moments.of(name)
@@ -277,7 +277,7 @@ class Adam:
 
 def _in_play(part: Part) -> bool:
     """Whether the part holds rows that may come in any order."""
-    return part.rows is not None and not part.settled
+    return part.rows is not None and not part.fixed
 
 
 def _padded(rows: Tensor, length: int) -> Tensor:

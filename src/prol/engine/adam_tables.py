@@ -1,4 +1,4 @@
-"""Adam's moments of many parts, end to end, so that one operation moves all of them on."""
+"""Adam's moments of many parts, end to end, so that one operation updates all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class AdamMoments:
     """First and second moments by name, as pieces of two long tensors.
 
     Names that are used together lie side by side. They are laid out anew when others come to be used together, or when
-    one needs another shape; `moves` then grows: what was captured before is of no use.
+    one needs another shape; `moves` then grows, which invalidates captured steps.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class AdamMoments:
         self.moves += 1
 
     def set(self, name: str, mean: Tensor, square: Tensor) -> None:
-        """Takes over saved moments."""
+        """Loads saved moments."""
         self.lay({name: mean.shape}, mean)
         for there, given in zip(self.of(name), (mean, square), strict=True):
             there.copy_(given)
 
     def clear(self) -> None:
-        """Zero, in place: whatever was captured goes on with the same tensors."""
+        """Zero, in place: captured steps continue with the same tensors."""
         for tensor in self._long or ():
             tensor.zero_()
 
@@ -93,8 +93,8 @@ def _fitted(before: Tensor | None, shape: torch.Size, like: Tensor) -> Tensor:
         return before
     after = like.new_zeros(shape)
     if before is not None:
-        kept = min(len(before), len(after))  # a window may also become shorter, when nothing is in it
-        after[:kept] = before[:kept]
+        common = min(len(before), len(after))  # a window may also become shorter, when nothing is in it
+        after[:common] = before[:common]
     return after
 
 
@@ -102,9 +102,9 @@ LEAST = 64
 
 
 class RowsInPlay:
-    """Gives each row that is met a place of its own, in the order in which they come.
+    """Assigns a place to each row that is used, in the order in which they come.
 
-    `rows` `[K]` holds the row at each place; places not taken yet say row 0. `count` says on the device how many are
+    `rows` `[K]` holds the row at each place; places not taken yet hold row 0. `count` is, on the device, how many are
     taken. `room_for` must be called before `places`, from outside a graph: only there may buffers grow.
     """
 
@@ -125,28 +125,28 @@ class RowsInPlay:
             self._place_of = _longer(self._place_of, max(length, 2 * len(self._place_of)), -1)
         self._taken_at_most = min(self._taken_at_most + new, length)
         if self._taken_at_most > self.room:
-            self._taken_at_most = min(int(self.count) + new, length)  # the bound was loose: ask the device, rarely
-            # Room for many steps ahead, or the device would have to be asked again at once; and more where it grows,
-            # so that a few rows in play do not make it grow again when the device is next asked.
+            self._taken_at_most = min(int(self.count) + new, length)  # the bound was loose: read the device, rarely
+            # Room for many steps ahead, or the device would have to be read again at once; and more where it grows,
+            # so that a few rows in play do not make it grow again when the device is next read.
             wanted, ample = (min(self._taken_at_most + steps * new, length) for steps in (15, 31))
             if self._taken_at_most > self.room or (self.rows.is_cuda and wanted > self.room):
                 self.rows, moved = _longer(self.rows, max(ample, 2 * self.room, LEAST), 0), True
         return moved
 
     def places(self, rows: Tensor, valid: bool | Tensor = True) -> Tensor:
-        """The place of each of `rows` `[R]`, which may hold a row several times; unmet ones are given the next.
+        """The place of each of `rows` `[R]`, which may hold a row several times; new ones get the next.
 
-        In a step that is not `valid` none is given, and what is said of unmet rows has no meaning.
+        In a step that is not `valid` no place is assigned, and places of new rows have no meaning.
         """
         ordered, order = rows.sort()
         known = self._place_of[ordered]
-        unmet = known < 0
-        first = torch.ones_like(unmet)
+        new = known < 0
+        first = torch.ones_like(new)
         first[1:] = ordered[1:] != ordered[:-1]
-        fresh = (unmet & first & valid).cumsum(0)
-        place = torch.where(unmet, (self.count + fresh - 1).clamp(min=0), known)  # the same for every copy of a row
-        self._place_of[ordered] = torch.where(unmet & valid, place, known)
-        self.rows[place] = torch.where(unmet & valid, ordered, self.rows[place])
+        fresh = (new & first & valid).cumsum(0)
+        place = torch.where(new, (self.count + fresh - 1).clamp(min=0), known)  # the same for every copy of a row
+        self._place_of[ordered] = torch.where(new & valid, place, known)
+        self.rows[place] = torch.where(new & valid, ordered, self.rows[place])
         self.count += fresh[-1] if len(fresh) else 0
         return torch.empty_like(place).scatter_(0, order, place)
 
@@ -155,7 +155,7 @@ class RowsInPlay:
         return torch.arange(self.room, device=self.rows.device) < self.count
 
     def clear(self) -> None:
-        """In place: whatever was captured goes on with the same buffers."""
+        """In place: captured steps continue with the same buffers."""
         self.rows.zero_()
         self.count.zero_()
         self._place_of.fill_(-1)
@@ -166,7 +166,7 @@ class RowsInPlay:
         return self.rows[: int(self.count)]
 
     def load(self, rows: Tensor) -> None:
-        """Takes over what `taken` gave."""
+        """Loads what `taken` returned."""
         self.rows = _longer(rows, max(len(rows), LEAST), 0)
         self.count.fill_(len(rows))
         self._taken_at_most = len(rows)

@@ -53,7 +53,7 @@ class Captured:
         if not self.enabled or not inputs[0].is_cuda:
             return self._run_here(inputs, taken)
         if layout != self._layout:
-            self._layout, self._memory = layout, None  # memory whose graphs are gone may not be taken again
+            self._layout, self._memory = layout, None  # memory whose graphs are freed may not be reused
             self._recordings.clear()
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
         recording = self._recordings.setdefault(shapes, _Recording())
@@ -72,14 +72,14 @@ class Captured:
                 return self._run_here(inputs, taken)
         assert recording.graph is not None
         assert recording.outputs is not None
-        for kept, given in zip(recording.inputs, inputs, strict=True):
-            kept.copy_(given, non_blocking=True)
+        for static, given in zip(recording.inputs, inputs, strict=True):
+            static.copy_(given, non_blocking=True)
         _record(taken, inputs[0].device)
         recording.graph.replay()
         return recording.outputs
 
     def _may_record(self) -> bool:
-        """Rare shapes must not push out each other's recordings all the time."""
+        """Rare shapes must not evict each other's recordings all the time."""
         return sum(recording.graph is not None for recording in self._recordings.values()) < self.most
 
     def _run_here(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
@@ -112,7 +112,7 @@ class Captured:
         recording.inputs = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
         # These graphs never run at the same time, so they may share their memory. Other threads, which read
-        # images ahead, may go on meanwhile. The outer stream is there to come back to if recording fails.
+        # images ahead, may continue meanwhile. The outer stream is there to come back to if recording fails.
         here = torch.cuda.stream(torch.cuda.current_stream(device))
         there = torch.cuda.graph(graph, pool=self._memory, stream=self._stream, capture_error_mode="thread_local")
         with here, there:
@@ -126,11 +126,11 @@ def _record(event: torch.cuda.Event | None, device: torch.device) -> None:
 
 
 MOST_SIZES = 8
-"""Of batches that have a graph: chunks that are learnt, and answers in a few sizes."""
+"""Number of batch shapes with a graph: training chunks, and predictions in a few sizes."""
 
 
 class FrozenPass:
-    """What a network makes of its inputs, `[B, 3, size, size]` to `[B, ...]`, without gradients.
+    """A forward pass without gradients, `[B, 3, size, size]` to `[B, ...]`.
 
     Args:
         look: the pass. The network's tensors may change in place, but must stay where they are: a graph reads them

@@ -1,4 +1,4 @@
-"""Classifier heads that grow with the classes: one LayerNorm + Linear a task, old ones frozen and folded."""
+"""Classifier heads that grow with the classes: one LayerNorm + Linear per task, old ones frozen and folded."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOM, LIVE_ROOM, TASK_ROOM = 256, 16, 64
 
 
 def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    """A LayerNorm's affine part put into the Linear behind it.
+    """Folds a LayerNorm's affine part into the Linear that follows it.
 
-    `weight` `[C, D]`, `bias` `[C]`; `scale` and `shift` `[1, D]`, or `[C, D]` where rows have norms of their own.
+    `weight` `[C, D]`, `bias` `[C]`; `scale` and `shift` `[1, D]`, or `[C, D]` where each row has its own norm.
     """
     return weight * scale, bias + (weight * shift).sum(-1)
 
@@ -44,17 +44,17 @@ class HeadTensors(NamedTuple):
 def head_logits(features: Tensor, head: HeadTensors) -> Tensor:
     """`[B, K]` from features `[B, D]`, -inf in columns without a class."""
     normed = F.layer_norm(features, features.shape[1:], eps=NORM_EPSILON)
-    answers = F.linear(normed, *fold(head.weight, head.bias, head.scale, head.shift))
+    logits = F.linear(normed, *fold(head.weight, head.bias, head.scale, head.shift))
     if head.folded is not None:
         weight, bias = head.folded
-        answers = torch.cat([few_by_many(normed, weight) + bias, answers], dim=1)
-    return answers.masked_fill(head.columns < 0, -torch.inf)
+        logits = torch.cat([few_by_many(normed, weight) + bias, logits], dim=1)
+    return logits.masked_fill(head.columns < 0, -torch.inf)
 
 
 class TaskHeads:
     """The heads of all tasks; that of the last one is trained, or all of them with `all_live`.
 
-    `weight` `[C, D]` and `bias` `[C]` hold one row a class, `scale` and `shift` `[T, D]` one LayerNorm a task. Live
+    `weight` `[C, D]` and `bias` `[C]` hold one row per class, `scale` and `shift` `[T, D]` one LayerNorm per task. Live
     rows are a window of fixed length from `live_first` on, which grows by doubling; what lies behind the classes is
     masked.
     """
@@ -110,7 +110,7 @@ class TaskHeads:
         length = LIVE_ROOM
         while length < self.weight.count - live_first:
             length *= 2
-        # One tensor a length, kept for good: what was captured with a length is valid again when that comes back.
+        # One tensor per length, never freed: a graph captured with a length is valid again when that comes back.
         self._offsets = self._by_length.setdefault(length, torch.arange(length, device=self._offsets.device))
         self._live_first.fill_(live_first)
         self._count.fill_(self.weight.count)
@@ -118,21 +118,21 @@ class TaskHeads:
         self._order = None
 
     def layout(self) -> tuple[int, ...]:
-        """Changes whenever a buffer moves or another shape is computed: what was captured before is of no use then."""
+        """Changes whenever a buffer moves or another shape is computed, which invalidates captured steps."""
         tables = (*self.tables().values(), self._folded_weight, self._task_of)
         return (*(table.moves for table in tables), len(self._offsets), self._frozen())
 
     def _frozen(self) -> bool:
         return self._folded_weight.count > 0
 
-    # Answers
+    # Logits
 
     def trained(self) -> dict[str, Part]:
         """The live heads' tensors as parts to train."""
         rows = self._window()
         tasks = torch.arange(len(self.scale.buffer), device=rows.device) if self.all_live else self._live_task
         return {
-            name: Part.of_rows(table.buffer, tasks if name in ("scale", "shift") else rows, settled=True)
+            name: Part.of_rows(table.buffer, tasks if name in ("scale", "shift") else rows, fixed=True)
             for name, table in self.tables().items()
         }
 
@@ -156,7 +156,7 @@ class TaskHeads:
         return torch.where(rows < self._live_first, rows, len(self._folded_bias.buffer) + rows - self._live_first)
 
     def tensors(self, live: dict[str, Part] | None = None) -> HeadTensors:
-        """What `head_logits` takes, with the leaves of `live`, which `trained` gave, where rows are trained."""
+        """What `head_logits` takes, with the leaves of `live`, which `trained` returned, where rows are trained."""
         parts = live or self.trained()
         weight, bias, scale, shift = (parts[name].leaf for name in ("weight", "bias", "scale", "shift"))
         if self.all_live:

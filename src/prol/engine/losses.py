@@ -22,7 +22,7 @@ def mean_over(values: Tensor, counts: Tensor | None) -> Tensor:
 
 
 def inter_task(logits: Tensor, columns: Tensor) -> Tensor:
-    """Cross entropy over all classes met so far; `[B, C]` and each sample's own column `[B]`."""
+    """Cross entropy over all classes seen so far; `[B, C]` and each sample's own column `[B]`."""
     return F.cross_entropy(logits, columns)
 
 
@@ -30,7 +30,7 @@ def intra_task(logits: Tensor, columns: Tensor, own: Tensor, counts: Tensor | No
     """The same over the current task's classes, bool `[C]`."""
     logits = logits.masked_fill(~own, -torch.inf)
     if counts is not None:
-        columns = torch.where(counts, columns, own.int().argmax())  # others have no finite loss of their own
+        columns = torch.where(counts, columns, own.int().argmax())  # others have no finite loss
     return mean_over(F.cross_entropy(logits, columns, reduction="none"), counts)
 
 
@@ -68,7 +68,7 @@ def _squared_length(gradient: Tensor, rows: Tensor | None) -> Tensor:
 
 
 Mask = Literal["task", "batch", "seen"]
-"""task: the current task's classes and those of the chunk; batch: those of the chunk; seen: all met so far."""
+"""task: the current task's classes and those of the chunk; batch: those of the chunk; seen: all classes so far."""
 
 
 def allowed_classes(mask: Mask, rows: Tensor, first_row: int, classes: int) -> Tensor:

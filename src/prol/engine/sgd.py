@@ -33,13 +33,13 @@ class SGD:
         )
         self._velocities: dict[str, Tensor] = {}
         self.moves = 0
-        """Grows whenever a buffer is replaced by another: what was captured before is of no use then."""
+        """Grows whenever a buffer is replaced by another, which invalidates captured steps."""
 
     def _read_moves(self) -> int:
         return self.moves
 
     def reset(self) -> None:
-        """Forgets everything, in place: whatever was captured goes on with the same buffers."""
+        """Resets everything in place: captured steps continue with the same buffers."""
         self._state.overwrites("sgd")
         for velocity in self._velocities.values():
             velocity.zero_()
@@ -74,7 +74,7 @@ class SGD:
         return known
 
     def _read(self) -> dict[str, Tensor]:
-        """Velocities that are not zero, which is all that need be known: others are as good as never made."""
+        """Velocities that are not zero: others are the same as none."""
         return {name: velocity for name, velocity in self._velocities.items() if bool(velocity.any())}
 
     def _measure(self) -> Callable[[], None]:
@@ -92,5 +92,5 @@ class SGD:
 
 
 def _set(tensor: Tensor, value: Tensor, valid: Tensor | None) -> None:
-    """In place, and only where it is valid: what a bad step computed may hold anything."""
+    """In place, and only where it is valid: an invalid step may have computed anything."""
     tensor.copy_(value if valid is None else torch.where(valid, value, tensor))

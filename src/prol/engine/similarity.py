@@ -31,7 +31,7 @@ def few_by_many(few: Tensor, many: Tensor) -> Tensor:
     """Products of few rows `[B, D]` with the rows of a table `[C, D]`: `[B, C]`.
 
     On a GPU, as one product, so few rows would leave most of the device idle, on the way forward with a short table
-    and on the way back with a long one: it is cut into parts that are computed side by side.
+    and on the way back with a long one: it is split into parts that are computed in parallel.
     """
     if not few.is_cuda:
         return few @ many.T
@@ -64,7 +64,7 @@ def cosine_pairs(a: Tensor, b: Tensor) -> Tensor:
 def classmates(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Which samples of class rows `[B]` are of one class, 0 or 1 `[B, B]`, and which come first in theirs, bool `[B]`.
 
-    A product with the former gives each sample the sum over its class, so that shapes do not depend on the labels; and
+    A product with the former is the sum over each sample's class, so that shapes do not depend on the labels; and
     it adds in one order, also on a GPU.
     """
     same = rows == rows.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""A training step that never waits for the device: captured where it can be, watched, and reported when asked."""
+"""A training step that never waits for the device: captured where possible, and checked and reported later."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from prol.engine.losses import complain_of_loss
 from prol.state import State
 
 MakeStaged = Callable[[], Staged]
-"""Puts a chunk on the device when it is called: on a GPU, on a stream of its own."""
+"""Puts a chunk on the device when it is called: on a GPU, on its own stream."""
 
 
 class Remembered:
-    """The same, with what was made at hand afterwards."""
+    """The same; its result stays available."""
 
     def __init__(self, make: MakeStaged) -> None:
         self._make = make
@@ -33,14 +33,14 @@ class Remembered:
 
 
 class FastStep:
-    """Runs a function that takes one step and gives its loss terms by name, "total" among them.
+    """Runs a function that takes one step and returns its loss terms by name, "total" among them.
 
-    Where "total" is not finite the function must move nothing: that is told here.
+    Where "total" is not finite the function must change nothing: that is reported here.
 
     Args:
-        function: takes what `ahead` gave, and the chunk's class rows.
-        ahead: what of a step does not depend on the steps before, as a pass through a frozen network. On a GPU it runs
-            beside the step that is still under way.
+        function: takes what `ahead` returned, and the chunk's class rows.
+        ahead: the part of a step that does not depend on earlier steps, such as a pass through a frozen network. On a
+            GPU it runs while the last step is still running.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FastStep:
         self._last: Mapping[str, float] = {}
 
     def __call__(self, layout: Hashable, step: int, staged: MakeStaged, rows: Tensor) -> None:
-        """`layout` is where the function's buffers are, `step` the number to name in a complaint."""
+        """`layout` is where the function's buffers are, `step` the number for error messages."""
         self._looking(self._watch.poll)
         with self._beside(rows.device):
             chunk = staged()
@@ -81,7 +81,7 @@ class FastStep:
         return {"numbers": torch.stack([value.double() for value in values.values()])}
 
     def _beside(self, device: torch.device) -> AbstractContextManager[object]:
-        """On a GPU, a stream of its own that begins once the step before has taken what was last made there."""
+        """On a GPU, its own stream, which begins once the previous step has read what was last made there."""
         if not self._captured or device.type != "cuda":
             return nullcontext()
         if self._stream is None:
@@ -99,35 +99,35 @@ class FastStep:
         try:
             look()
         except ValueError:
-            self._last = self._watch.last_good  # what the bad step said of itself is not the learner's
+            self._last = self._watch.last_good  # the report of the failed step is not the learner's
             raise
 
     def report(self) -> Mapping[str, float]:
-        """The values of the last step that was taken; what is still under way is waited for when it is read."""
+        """The values of the last step; reading them waits for a step that is still running."""
         return self._last
 
     def restore(self, report: Mapping[str, float]) -> None:
-        """Takes over what `report` gave; what was under way belongs to another state."""
+        """Loads what `report` returned; running steps belong to another state."""
         self._last = dict(report)
         self._watch.restart(self._last)
 
 
 LAG = 2
-"""Steps that may be under way while the host prepares the next one."""
+"""Steps that may be running while the host prepares the next one."""
 
 
 class LossWatch:
-    """Is told the numbers of each step; raises where their "total" was not finite.
+    """Receives the numbers of each step; raises where their "total" was not finite.
 
-    The step itself must have changed nothing then. On a CPU that is told at once. On a GPU it is looked at `LAG` steps
-    later, or when `flush` is called.
+    The step itself must have changed nothing then. On a CPU the error is raised at once. On a GPU it is checked `LAG`
+    steps later, or when `flush` is called.
     """
 
     def __init__(self, lr: float) -> None:
         self.lr = lr
         self._under_way: deque[tuple[Later, int]] = deque()
         self.last_good: Mapping[str, float] = {}
-        """The numbers of the last step that was looked at and was finite."""
+        """The numbers of the last step that was checked and was finite."""
 
     def note(self, numbers: Later, step: int, at_once: bool) -> None:
         if not at_once:
@@ -148,7 +148,7 @@ class LossWatch:
             self._look()
 
     def restart(self, last_good: Mapping[str, float]) -> None:
-        """Drops what is under way, which belongs to another state."""
+        """Drops running steps, which belong to another state."""
         self._under_way.clear()
         self.last_good = last_good
 
@@ -156,16 +156,16 @@ class LossWatch:
         numbers, step = self._under_way.popleft()
         if not math.isfinite(numbers["total"]):
             raise ValueError(
-                f"the loss was not finite at step {step} of a task, in a chunk handed over before; nothing was "
-                f"learnt from that chunk, nor from one handed over just now: lower lr={self.lr}"
+                f"the loss was not finite at step {step} of a task, in an earlier chunk; nothing was "
+                f"learnt from that chunk, nor from the current one: lower lr={self.lr}"
             )
         self.last_good = numbers
 
 
 class Later(Mapping[str, float]):
-    """Numbers by name, which are waited for when one is first read.
+    """Numbers by name; the first read waits for the device.
 
-    From a GPU they are copied to the host behind the work under way, whatever becomes of `values` `[K]` afterwards.
+    From a GPU they are copied to the host behind the queued work, whatever happens to `values` `[K]` afterwards.
     """
 
     def __init__(self, names: Sequence[str], values: Tensor) -> None:

@@ -21,7 +21,7 @@ from prol.evaluation.events import (
 from prol.evaluation.exams import Measures
 from prol.evaluation.loop import run_stream
 from prol.evaluation.metrics import AnytimeMetrics, Metrics, accuracy_matrix, compute_metrics
-from prol.evaluation.result import OnClock, Result, Skipped, Told
+from prol.evaluation.result import Given, OnClock, Result, Skipped, Told
 
 __all__ = [
     "AnytimeMetrics",
@@ -34,6 +34,7 @@ __all__ = [
     "Evaluated",
     "Event",
     "Finished",
+    "Given",
     "ImagesSkipped",
     "Measures",
     "Metrics",

@@ -1,8 +1,8 @@
 """Data that do not wait: which chunks a learner misses when they arrive at a given rate.
 
 The clock is virtual. Chunk k has arrived when its last image has: `a_k = (n_1 + ... + n_k) / rate`. A learner that is
-free at time f begins chunk k at `max(a_k, f)` and is free again a step's time later. Testing takes no time: it stands
-for questions put to a copy, asked when the learner is done with all that came before the question.
+free at time f begins chunk k at `max(a_k, f)` and is free again a step's time later. Testing takes no time: it models
+predictions of a copy, made when the learner is done with all that came before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SAME_TIME = 1e-9
 
 @dataclass(frozen=True)
 class Clock:
-    """How fast data come and what becomes of those that find the learner busy.
+    """How fast data arrive, and what happens to chunks that arrive while the learner is busy.
 
     Args:
-        rate: images a second.
-        keep: how many chunks may wait; one more pushes out the one that has waited longest. With 0 a chunk that comes
-            while the learner is busy is lost.
-        step_seconds: what a step takes: one number for all, or one for each step (a list that ends starts over); None
-            takes the time that was measured.
+        rate: images per second.
+        keep: how many chunks may wait; one more replaces the oldest. With 0 a chunk that arrives while the learner is
+            busy is lost.
+        step_seconds: time of a step: one number for all, or one for each step (the list is repeated); None for the
+            measured time.
     """
 
     rate: float
@@ -37,7 +37,7 @@ class Clock:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < float("inf"):
-            raise ValueError(f"rate must be a number of images a second above 0, got {self.rate}")
+            raise ValueError(f"rate must be a number of images per second above 0, got {self.rate}")
         if self.keep < 0:
             raise ValueError(f"keep must be 0 or more waiting chunks, got {self.keep}")
         given = self.step_seconds
@@ -55,7 +55,7 @@ class Clock:
 
 
 class Arrivals:
-    """A stream's chunks on the clock; how far the learner has come stands in the cursor.
+    """A stream's chunks on the clock; the learner's progress is stored in the cursor.
 
     >>> arrivals, cursor = Arrivals(Clock(rate=100, step_seconds=0.25), [10, 10, 10, 10]), Cursor()
     >>> ["missed" if arrivals.missed(k, cursor) else arrivals.learnt(k, cursor, measured=0.0)[0] for k in range(4)]
@@ -73,7 +73,7 @@ class Arrivals:
         return pushed_out_by < len(self.times) and bool(self.times[pushed_out_by] < cursor.free_at - _SAME_TIME)
 
     def learnt(self, chunk: int, cursor: Cursor, measured: float) -> tuple[float, float]:
-        """Moves the clock on by a step: its seconds, and the lag from the chunk's arrival to the end of the step."""
+        """Advances the clock by a step; returns its seconds, and the lag from the chunk's arrival to its end."""
         seconds = self.clock.step_time(cursor.steps, measured)
         arrived = float(self.times[chunk])
         cursor.free_at = max(arrived, cursor.free_at) + seconds

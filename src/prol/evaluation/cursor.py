@@ -1,4 +1,4 @@
-"""How far a run has come: all that is needed, besides the learner's state, to go on from there."""
+"""The progress of a run: all that is needed, besides the learner's state, to resume it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Cursor:
-    """Counts of what is behind us; plain numbers and lists, so that it can be written as JSON.
+    """Counts of what is done; plain numbers and lists, so that it can be written as JSON.
 
     `correct[i][t]` of `total[i][t]` test images of task i were right after task t. The other lists hold such pairs
     too: at points of the stream, after the first chunks of each task, of each task's chunks before they were learnt,
-    and of each class after the last evaluation. `free_at` is the virtual time at which the learner has done its work.
+    and of each class after the last evaluation. `free_at` is the virtual time at which the learner is free again.
     """
 
     chunks: int = 0
@@ -39,7 +39,7 @@ class Cursor:
         self.prequential.append([0, 0])
 
     def note_accuracy(self, task: int, counts: list[tuple[int, int]]) -> None:
-        """Takes in (correct, total) of every task seen so far, after `task`."""
+        """Records (correct, total) of every task seen so far, after `task`."""
         for row in range(task + 1):
             if row == len(self.correct):
                 self.correct.append([0] * task)

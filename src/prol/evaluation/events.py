@@ -1,4 +1,4 @@
-"""What the loop tells whoever listens. Tasks count from 0.
+"""Events that the loop yields. Tasks count from 0.
 
 No event carries a time, so that logs can be compared, but for those of a run on a clock, where time decides.
 """
@@ -27,7 +27,7 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class TaskStarted:
-    """A task begins; `told` is whether the learner knows."""
+    """A task begins; `told` is whether the boundary is given to the learner."""
 
     task: int
     classes: tuple[str, ...]
@@ -50,7 +50,7 @@ class ImagesSkipped:
 
 @dataclass(frozen=True)
 class ChunkMissed:
-    """A chunk was lost, for the learner was busy; `chunk` counts those that are behind us."""
+    """A chunk was lost because the learner was busy; `chunk` counts all chunks so far."""
 
     chunk: int
     task: int
@@ -59,7 +59,7 @@ class ChunkMissed:
 
 @dataclass(frozen=True)
 class ChunkRead:
-    """A chunk is there and is about to be predicted: what was waited for until now was reading."""
+    """A chunk was read and is about to be predicted: the time until now was spent on reading."""
 
     chunk: int
 
@@ -75,7 +75,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class StepTimed:
-    """What a step took on the clock, and how long after the chunk's arrival it was done."""
+    """The time of a step on the clock, and how long after the chunk's arrival it was done."""
 
     chunk: int
     seconds: float
@@ -84,7 +84,7 @@ class StepTimed:
 
 @dataclass(frozen=True)
 class ChunkLearnt:
-    """One step is done; `report` holds the learner's own numbers about it, which may be waited for when read."""
+    """One step is done; `report` holds the learner's own numbers about it; reading them may wait for the device."""
 
     chunk: int
     task: int
@@ -104,7 +104,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class PointEvaluated:
-    """After `images` of the stream, the test images of all `classes` that have come were classified."""
+    """After `images` of the stream, the test images of all `classes` seen so far were classified."""
 
     images: int
     classes: int

@@ -1,4 +1,4 @@
-"""Exams: what is asked of a learner, when, and how the answers count. No hint of the task is ever given."""
+"""Evaluation: which images are predicted, when, and how predictions count. No task identity is ever given."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Measures:
     """What is measured besides the accuracy after each task.
 
     Args:
-        points: how many equally spaced points of the stream at which all classes that have come are tested (A_AUC).
-        shots: after how many chunks of each task its own test images are asked, from 0 on (learning-curve area).
+        points: how many equally spaced points of the stream at which all classes seen so far are tested (A_AUC).
+        shots: after how many chunks of each task its own test images are predicted, from 0 on (learning-curve area).
         prequential: whether each chunk is predicted before it is learnt.
-        reuse_features: whether what learning never changes is computed once a run and test image. Switch it off where
-            the time of a prediction matters.
+        reuse_features: whether features that learning never changes are computed once per run and test image. Switch
+            it off where the time of a prediction matters.
     """
 
     points: int = 0
@@ -43,8 +43,8 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Test images as they were answered: class number, whether right, and the probability of the answer."""
+class Predictions:
+    """Predictions of test images: the true class, whether the prediction is right, and its probability."""
 
     labels: NDArray[np.int64]
     right: NDArray[np.bool_]
@@ -56,7 +56,7 @@ class Answers:
 
 
 class Examiner:
-    """Holds the exams of one run; what was asked and answered so far stands in the cursor."""
+    """Evaluates the learner of one run; the counts so far are stored in the cursor."""
 
     def __init__(self, learner: Learner, dataset: Dataset, stream: Stream, measures: Measures, workers: int) -> None:
         self.learner, self.dataset, self.stream, self.measures = learner, dataset, stream, measures
@@ -68,7 +68,7 @@ class Examiner:
         self.points = equally_spaced(self.images_so_far, measures.points)
 
     def before_learning(self, loaded: Loaded, task: int, cursor: Cursor) -> Iterator[Event]:
-        """Test, then train: the chunk is asked before its labels are told."""
+        """Test, then train: the chunk is predicted before its labels are revealed."""
         if not self.measures.prequential or not loaded.images:
             return
         yield ChunkRead(cursor.chunks + 1)
@@ -79,37 +79,39 @@ class Examiner:
         yield Predicted(cursor.chunks + 1, int(right.sum()), len(right))
 
     def within_task(self, task: int, cursor: Cursor) -> Iterator[Event]:
-        """The exams that are due at this place of the stream and not yet held."""
+        """The evaluations that are due at this point of the stream and not yet done."""
         shot = cursor.chunks - int(np.searchsorted(self.task_of_chunk, task))
         if self.measures.shots is not None and len(cursor.shots[task]) <= shot <= self.measures.shots:
-            answers = yield from self._answers(self.test_images[task], task, cursor)
-            cursor.shots[task].append(list(answers.counts))
-            yield ShotEvaluated(task, shot, *answers.counts)
+            predictions = yield from self._predict(self.test_images[task], task, cursor)
+            cursor.shots[task].append(list(predictions.counts))
+            yield ShotEvaluated(task, shot, *predictions.counts)
         if len(cursor.points) < len(self.points) and self.points[len(cursor.points)] <= cursor.chunks:
             come = np.concatenate([chunk.indices for chunk in self.stream.chunks[: cursor.chunks]])
             classes = np.unique(self.dataset.train.labels[come])
-            asked = np.flatnonzero(np.isin(self.dataset.test.labels, classes))
-            answers = yield from self._answers(asked, task, cursor)
+            tested = np.flatnonzero(np.isin(self.dataset.test.labels, classes))
+            predictions = yield from self._predict(tested, task, cursor)
             images = int(self.images_so_far[cursor.chunks - 1])
-            cursor.points.append([images, len(classes), *answers.counts])
-            yield PointEvaluated(images, len(classes), *answers.counts)
+            cursor.points.append([images, len(classes), *predictions.counts])
+            yield PointEvaluated(images, len(classes), *predictions.counts)
 
     def after_task(self, task: int, cursor: Cursor) -> Iterator[Event]:
-        """The test images of each task so far, apart, and how each class fares."""
+        """The test images of each task so far, separately, and the accuracy of each class."""
         counts: list[tuple[int, int]] = []
         classes = np.zeros((len(self.dataset.class_names), 2), dtype=np.int64)
         bins = confidence_bins(np.zeros(0), np.zeros(0, dtype=bool))
         for tested in range(task + 1):
-            answers = yield from self._answers(self.test_images[tested], tested, cursor)
-            counts.append(answers.counts)
-            np.add.at(classes, answers.labels, np.stack([answers.right, np.ones_like(answers.right)], axis=1))
-            bins = bins + confidence_bins(answers.confidence, answers.right)
-            yield Evaluated(task, tested, *answers.counts)
+            predictions = yield from self._predict(self.test_images[tested], tested, cursor)
+            counts.append(predictions.counts)
+            np.add.at(
+                classes, predictions.labels, np.stack([predictions.right, np.ones_like(predictions.right)], axis=1)
+            )
+            bins = bins + confidence_bins(predictions.confidence, predictions.right)
+            yield Evaluated(task, tested, *predictions.counts)
         cursor.note_accuracy(task, counts)
         cursor.classes, cursor.confidence = classes.tolist(), bins.tolist()
 
-    def _answers(self, indices: NDArray[np.int64], task: int, cursor: Cursor) -> Generator[Event, None, Answers]:
-        found = [Answers(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), np.zeros(0))]
+    def _predict(self, indices: NDArray[np.int64], task: int, cursor: Cursor) -> Generator[Event, None, Predictions]:
+        found = [Predictions(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), np.zeros(0))]
         for batch in self.held_out.batches(indices):
             unheard = [image for image in batch.unreadable if image.index not in cursor.skipped_test]
             if unheard:
@@ -121,9 +123,9 @@ class Examiner:
                     scores = self.learner.predict(batch.images)
                 else:
                     scores = self.learner.predict_encoded(batch.encoded, batch.images)
-                found.append(Answers(labels, *self._judge(scores, labels)))
+                found.append(Predictions(labels, *self._judge(scores, labels)))
         columns = zip(*((part.labels, part.right, part.confidence) for part in found), strict=True)
-        return Answers(*(np.concatenate(column) for column in columns))
+        return Predictions(*(np.concatenate(column) for column in columns))
 
     def _judge(self, scores: torch.Tensor, labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Which scores `[N, C]` are highest for the class of `labels` `[N]`, and how probable the highest is."""
@@ -131,8 +133,8 @@ class Examiner:
             return np.zeros(len(labels), dtype=bool), np.zeros(len(labels))
         confidence, rows = scores.double().softmax(dim=1).max(dim=1)
         rows = scores.argmax(dim=1)  # rounding may make two probabilities equal where the scores are not
-        answers = [self.learner.classes[row] for row in rows.tolist()]
-        right = [answer == self.dataset.class_names[label] for answer, label in zip(answers, labels, strict=True)]
+        named = [self.learner.classes[row] for row in rows.tolist()]
+        right = [name == self.dataset.class_names[label] for name, label in zip(named, labels, strict=True)]
         return np.array(right, dtype=bool), confidence.nan_to_num(0.0).numpy()
 
 

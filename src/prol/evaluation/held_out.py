@@ -1,4 +1,4 @@
-"""The test images of a run, read when they are asked for; what of them no learning changes is computed once."""
+"""The test images of a run, read when needed; features that learning never changes are computed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """Test images ready for a prediction, with their encodings where these are known."""
+    """Test images ready to be predicted, with their encodings where these are known."""
 
     indices: Indices
     images: list[NDArray[np.uint8]] | None
@@ -43,7 +43,7 @@ class HeldOut:
         self._unreadable: dict[int, Unreadable] = {}
 
     def batches(self, indices: Indices) -> Iterator[Batch]:
-        """The asked images in order, as many at a time as the learner takes."""
+        """The requested images in order, as many at a time as the learner takes."""
         if self.reuse:
             self._compute(indices)
         if self.reuse and self.learner.encoding == "all":
@@ -79,7 +79,7 @@ class HeldOut:
     def _readable(self, indices: Indices) -> Iterator[Loaded]:
         """Images in batches of exactly the learner's size but for the last, also where some cannot be read.
 
-        A learner whose answers depend on the batch by definition then sees the same batches whatever is missing.
+        A learner whose predictions depend on the batch by definition then sees the same batches whatever is missing.
         """
         size = self.learner.predict_batch
         wanted = [indices[start : start + size] for start in range(0, len(indices), size)]

@@ -1,4 +1,4 @@
-"""The one loop: a stream through a learner, in one pass, telling what happens as events."""
+"""The one loop: a stream through a learner, in one pass, yielding events."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def run_stream(
     clock: Clock | None = None,
     workers: int = 0,
 ) -> Iterator[Event]:
-    """Teaches the whole stream and evaluates after each task, and wherever else `measures` asks for it.
+    """Teaches the whole stream and evaluates after each task, and wherever else `measures` requires it.
 
-    `cursor` is kept up to date. A copy of it and of the learner's state, taken at a `ChunkLearnt`, a `ChunkMissed` or a
-    `TaskEnded`, is a point from which a later call goes on, with the same events and the same result. On a `clock` data
-    do not wait, and chunks may be missed. `workers` threads read images ahead.
+    `cursor` is updated in place. A later call resumes from a copy of it and of the learner's state, taken at a
+    `ChunkLearnt`, a `ChunkMissed` or a `TaskEnded`, with the same events and the same result. On a `clock` data do not
+    wait, and chunks may be missed. `workers` threads read images ahead.
     """
     cursor = Cursor() if cursor is None else cursor
     examiner = Examiner(learner, dataset, stream, measures or Measures(), workers)
     sizes = [len(chunk.indices) for chunk in stream.chunks]
     arrivals = None if clock is None else Arrivals(clock, sizes)
-    names, chunks, told = dataset.class_names, stream.chunks, stream.boundaries_told
+    names, chunks, given = dataset.class_names, stream.chunks, stream.boundaries_told
     if cursor == Cursor():
         yield RunStarted(len(stream.task_classes), len(chunks), sum(sizes), sum(map(len, examiner.test_images)))
     with closing(prefetched(dataset.train, (chunk.indices for chunk in chunks[cursor.chunks :]), workers)) as reading:
         for task in range(cursor.tasks_evaluated, len(stream.task_classes)):
             if task == cursor.tasks_begun:
                 classes = tuple(names[number] for number in stream.task_classes[task])
-                if told:
+                if given:
                     learner.boundary(classes if stream.classes_announced else None)
                 cursor.begin_task()
-                yield TaskStarted(task, classes, told)
+                yield TaskStarted(task, classes, given)
             yield from examiner.within_task(task, cursor)
             while cursor.chunks < len(chunks) and chunks[cursor.chunks].task == task:
                 loaded = next(reading)
@@ -85,7 +85,7 @@ def _take(
     examiner: Examiner,
     arrivals: Arrivals | None,
 ) -> Iterator[Event]:
-    """One chunk: what cannot be read is named, the rest is learnt."""
+    """One chunk: images that cannot be read are reported, the rest is learnt."""
     if loaded.unreadable:
         cursor.skipped_train += len(loaded.unreadable)
         yield ImagesSkipped.of("train", task, loaded.unreadable)

@@ -52,10 +52,10 @@ class Metrics:
 
 @dataclass(frozen=True)
 class AnytimeMetrics:
-    """Measures in percent that look inside tasks; None where the run did not ask for them."""
+    """Measures in percent that look inside tasks; None where the run did not measure them."""
 
     a_auc: float | None
-    """Mean accuracy at equally spaced points of the stream, on all classes that have come (Koh et al. 2022)."""
+    """Mean accuracy at equally spaced points of the stream, on all classes seen so far (Koh et al. 2022)."""
 
     prequential: float | None
     """Share of training images predicted rightly before they were learnt (Gama et al. 2013)."""
@@ -71,7 +71,7 @@ _BINS = 15
 
 
 def confidence_bins(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> Matrix:
-    """Answers by how sure they were: images, right ones and summed confidence of each bin, `[N] -> [15, 3]`."""
+    """Predictions by confidence: images, right ones and summed confidence of each bin, `[N] -> [15, 3]`."""
     place = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
     columns = [np.bincount(place, weights, _BINS) for weights in (None, right.astype(np.float64), confidence)]
     return np.stack(columns, axis=1).astype(np.float64)
@@ -94,7 +94,7 @@ def anytime_metrics(
     bins: Matrix,
 ) -> AnytimeMetrics:
     """From pairs (correct, total): at each point, before each task's chunks, after each task's first chunks."""
-    asked = sum(total for _, total in prequential)
+    predicted = sum(total for _, total in prequential)
     by_shot = [
         [_percent(*task[shot]) for task in shots if shot < len(task) and task[shot][1]]
         for shot in range(max(map(len, shots), default=0))
@@ -102,7 +102,7 @@ def anytime_metrics(
     curve = [float(np.mean(accuracies)) for accuracies in by_shot if accuracies]
     return AnytimeMetrics(
         a_auc=_mean([_percent(*pair) for pair in points if pair[1]]),
-        prequential=_percent(sum(correct for correct, _ in prequential), asked) if asked else None,
+        prequential=_percent(sum(correct for correct, _ in prequential), predicted) if predicted else None,
         learning_curve_area=_mean(curve),
         calibration_error=calibration_error(bins),
     )

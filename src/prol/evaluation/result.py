@@ -1,4 +1,4 @@
-"""What a run comes to, as `result.json` holds it.
+"""The result of a run, as `result.json` holds it.
 
 There are no times in it, so that two results can be compared bit for bit; only on a clock does time decide.
 """
@@ -19,8 +19,8 @@ from prol.learner import Footprint, Learner
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the learner was told or allowed besides images and labels; what it stored is None until the run ends."""
+class Given:
+    """Information given to the learner besides images and labels; what it stored is None until the run ends."""
 
     task_boundaries: bool
     classes_of_next_task: bool
@@ -34,15 +34,15 @@ class Told:
     weights_sha256: str
     preprocessing: dict[str, Any]
     tasks_found_by_rule: bool | None
-    """Whether it divided the stream into tasks by a rule of its own, since nobody told it of them."""
+    """Whether it divided the stream into tasks by its own rule, since no boundaries were given."""
 
     @classmethod
-    def by(cls, learner: Learner, stream: Stream, ended: bool = False) -> Told:
+    def by(cls, learner: Learner, stream: Stream, ended: bool = False) -> Given:
         stored = learner.footprint().samples_stored if ended else None
         return cls(
             task_boundaries=stream.boundaries_told,
             classes_of_next_task=stream.boundaries_told and stream.classes_announced,
-            # Whoever is told every boundary can count tasks.
+            # A learner that is given every boundary can count tasks.
             task_identity_in_training=stream.boundaries_told,
             task_identity_at_test=False,
             number_of_classes=False,
@@ -54,6 +54,9 @@ class Told:
             preprocessing=asdict(learner.preprocessing),
             tasks_found_by_rule=learner.uses_tasks and not stream.boundaries_told if ended else None,
         )
+
+
+Told = Given  # its name in version 0.1
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Result:
     metrics: Metrics
     anytime: AnytimeMetrics
     footprint: Footprint
-    told: Told
+    told: Given
     task_classes: list[list[str]]
     skipped: Skipped
     class_accuracy: dict[str, float]
@@ -126,7 +129,7 @@ class Result:
             metrics=compute_metrics(matrix, sizes),
             anytime=anytime_metrics([point[2:] for point in cursor.points], cursor.prequential, cursor.shots, bins),
             footprint=learner.footprint(),
-            told=Told.by(learner, stream, ended=True),
+            told=Given.by(learner, stream, ended=True),
             task_classes=[[dataset.class_names[number] for number in task] for task in stream.task_classes],
             skipped=Skipped(cursor.skipped_train, len(cursor.skipped_test)),
             class_accuracy={

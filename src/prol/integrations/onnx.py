@@ -163,7 +163,7 @@ def _traced(learner: Learner, images: Tensor) -> torch.export.ExportedProgram:
 
 
 def preprocess(images: Tensor, how: Preprocessing, dtype: torch.dtype) -> Tensor:
-    """What `prol.backbones.evaluation_input` gives for a batch, `[N, 3, size, size]`.
+    """What `prol.backbones.evaluation_input` returns for a batch, `[N, 3, size, size]`.
 
     The crop is computed by operations of the graph, since height and width are dynamic.
     """

@@ -1,4 +1,4 @@
-"""Whether an ONNX file gives the same scores as the learner that it was exported from."""
+"""Whether an ONNX file returns the same scores as the learner that it was exported from."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _compare(file: Path, learner: Learner) -> Parity:
         exported = torch.from_numpy(session.run([OUTPUT], {INPUT: images})[0])
         expected = learner.predict(images)
         if exported.shape != expected.shape:
-            raise ValueError(f"the file gives scores {tuple(exported.shape)} instead of {tuple(expected.shape)}")
+            raise ValueError(f"the file returns scores {tuple(exported.shape)} instead of {tuple(expected.shape)}")
         pairs.append((expected.double(), exported.double()))
     expected, exported = (torch.cat(parts) for parts in zip(*pairs, strict=True))
     # A class without any sample has minus infinity in both; NaN never agrees.

@@ -1,1 +1,1 @@
-"""Learners, one file a method, found by name through `prol.registry`."""
+"""Learners, one file per method, found by name through `prol.registry`."""

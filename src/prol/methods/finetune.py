@@ -1,4 +1,4 @@
-"""The whole network trained on the stream: what learning without any protection gives."""
+"""Sequential fine-tuning: the whole network trained on the stream without any protection."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Finetune(GradientLearner):
 
     @torch.no_grad()
     def _renew_working_weights(self) -> None:
-        """Rounds what was trained to what the network computes with; where both have one type they are one tensor."""
+        """Copies trained weights to the network in its type; where both have one type they are one tensor."""
         for name, parameter in self.working.trained().items():
             if parameter.dtype != self.weights[name].dtype:
                 parameter.copy_(self.weights[name])

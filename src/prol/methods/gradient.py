@@ -80,7 +80,7 @@ class GradientLearner(Learner):
         raise NotImplementedError
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
-        """What of a step does not depend on the steps before; on a GPU it runs while the last step is still running."""
+        """The part of a step that does not depend on earlier steps; on a GPU it runs while the last step is running."""
         return {"inputs": self.rendered(*staged)}
 
     def layout(self) -> tuple[Hashable, ...]:

@@ -1,4 +1,4 @@
-"""A linear head on a frozen backbone: what training without any prompt gives."""
+"""A linear head on a frozen backbone, trained without any prompt."""
 
 from __future__ import annotations
 

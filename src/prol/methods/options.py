@@ -17,7 +17,7 @@ class InputOptions(Options):
     input_range: InputRange = "backbone"
     """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
     crop_pct: float | None = None
-    """Share of the shorter side that evaluation keeps; the backbone's own by default."""
+    """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,6 @@ class TaskOptions(Options):
     """When a task begins where no boundaries are given."""
 
     task_min_classes: Count = 2
-    """Classes that a task has at least before an unseen class begins another one."""
+    """Minimum number of classes in a task before an unseen class begins another one."""
     task_min_steps: Count = 50
-    """Steps that a task has at least by then."""
+    """Minimum number of its steps by then."""

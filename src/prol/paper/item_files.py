@@ -136,7 +136,7 @@ def _read_outcomes(folder: Path, file: Path) -> list[Outcome]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{file} is damaged: {error}; reproduce {file.parent.name} again, finished runs are kept"
+            f"{file} is damaged: {error}; reproduce {file.parent.name} again, finished runs are reused"
         ) from error
     return [_with_runs(outcome, paths) for outcome, paths in outcomes]
 

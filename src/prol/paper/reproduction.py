@@ -38,7 +38,7 @@ def reproduce(
 ) -> list[Reproduced]:
     """Runs what the items need and writes `OUT/ITEM/` for each: runs.json, table.md, table.csv, table.json, figures.
 
-    Runs are stored in `OUT/runs`, named by their content: finished ones are kept and unfinished ones resumed, except
+    Runs are stored in `OUT/runs`, named by their content: finished ones are reused and unfinished ones resumed, except
     that timed ones start anew. What cannot be run is reported in the table and does not stop the rest. An item is
     written when the last of its runs ends; after an interrupt, items with finished runs get a table of those.
 
@@ -46,7 +46,7 @@ def reproduce(
         executor: executes runs whose time does not count; by default one after another.
         alone: executes timed runs.
         say: receives lines about the progress.
-        keep_models: whether finished runs keep their learner and last checkpoint.
+        keep_models: whether finished runs store their learner and last checkpoint.
     """
     say = say or (lambda _: None)
     wanted = {item: item.wants(scale) for item in items}
@@ -96,7 +96,7 @@ def _summary(
         if left_out:
             say(
                 f"{item.name}: finished runs of its earlier table that it is without now: {left_out}, as they are not "
-                "asked for or their data or weights are not there; they are kept, and come back with them"
+                "requested or their data or weights are missing; they are not deleted, and come back with them"
             )
         say(f"{item.name}: written to {folder / item.name}")
 

@@ -116,7 +116,7 @@ def figure_file(file: Path, size: tuple[float, float], title: str, fontsize: flo
 
 
 def save_reproducibly(figure: Any, file: Path) -> None:
-    """Writes a figure so that the same one gives the same file."""
+    """Writes a figure so that the same one makes the same file."""
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "prol"}):

@@ -27,7 +27,7 @@ def plot_stream(
     Parameters
     ----------
     counts
-        Samples of each class in each stretch of time, `[classes, bins]`, as `prol.data.streams.class_presence` gives
+        Samples of each class in each stretch of time, `[classes, bins]`, as `prol.data.streams.class_presence` returns
         them. The colour is a class's share of its stretch; where it has no sample, the paper stays white.
     task_starts
         At which samples tasks begin; a thin line is drawn at each but the first.

@@ -32,7 +32,7 @@ _FILES = {
     "wandb/*": "of a tracker: losses, accuracies and settings, no image",
     "mlflow/*": "of a tracker: losses, accuracies and settings, no image",
     "trackers/*": "under which name a tracker knows the run, and how far it has come there",
-    ".lock": "nothing; keeps other processes out",
+    ".lock": "nothing; excludes other processes",
 }
 
 

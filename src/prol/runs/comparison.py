@@ -50,7 +50,7 @@ def compare(
 ) -> Comparison:
     """Runs each plan with each seed in `out/NAME-seedN`, and writes `out/comparison.json` and `.md`.
 
-    Finished runs in the folder are kept and unfinished ones resumed, if they are of the same plan. A run that fails
+    Finished runs in the folder are reused and unfinished ones resumed, if they are of the same plan. A run that fails
     does not stop the others. The comparison covers every finished run of the folder, so that it can grow.
 
     Args:
@@ -170,7 +170,7 @@ def _require_room(folder: Path, plans: Mapping[str, Plan], outlines: Mapping[str
         if difference is not None:
             setting, found, wanted = difference
             raise ValueError(
-                f"{run.path} holds a run with {setting} {found!r}, asked for is {wanted!r}: choose another --out"
+                f"{run.path} holds a run with {setting} {found!r}, requested is {wanted!r}: choose another --out"
             )
 
 

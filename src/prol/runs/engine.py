@@ -1,4 +1,4 @@
-"""One engine for many runs: executes those that are not finished, and keeps summaries up to date as they end."""
+"""One engine for many runs: executes those that are not finished, and updates summaries as they end."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def run_all(
         (executor, {path: plan for path, plan in runs.items() if not finished(path)}) for executor, runs in batches
     ]
     total = sum(len(runs) for _, runs in batches)
-    done = kept = total - sum(len(runs) for _, runs in pending)
-    if kept:
-        say(f"{kept} of {total} runs are finished already")
+    done = earlier = total - sum(len(runs) for _, runs in pending)
+    if earlier:
+        say(f"{earlier} of {total} runs are finished already")
     began, writer = time.monotonic(), _Writer(summaries, say)
     try:
         writer.update()
@@ -76,7 +76,7 @@ def run_all(
                     done += 1
                     problem = ended(path, problem)
                     writer.update()
-                    left = _duration((time.monotonic() - began) / (done - kept) * (total - done))
+                    left = _duration((time.monotonic() - began) / (done - earlier) * (total - done))
                     say(f"{path.name} {f'failed: {problem}' if problem else 'finished'} ({done} of {total} runs{left})")
     except BaseException:
         writer.interrupt()

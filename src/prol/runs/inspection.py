@@ -54,7 +54,7 @@ class Inspection:
 
 
 def require_planned(plan: Plan, run: RunFolder) -> None:
-    """A run found in a folder must be the planned one, as far as names and options tell.
+    """A run found in a folder must be the planned one, as far as names and options show.
 
     What the plan leaves to the machine may have been resolved by another one. Data and weights are compared when the
     run is resumed.
@@ -66,7 +66,7 @@ def require_planned(plan: Plan, run: RunFolder) -> None:
     if not _is_named(backbone_name(plan), there := config["backbone"]["name"]):
         found = {"backbone.name": (there, backbone_name(plan)), **found}
     for name, (there, wanted) in found.items():
-        raise ValueError(f"{run.path} holds a run with {name} {there!r}, asked for is {wanted!r}: choose another --out")
+        raise ValueError(f"{run.path} holds a run with {name} {there!r}, requested is {wanted!r}: choose another --out")
 
 
 def _is_named(given: str, there: str) -> bool:

@@ -34,7 +34,7 @@ def rate_curve(
 ) -> list[RatePoint]:
     """Runs the plan at each rate in `out/rate-R` and without a clock in `out/waiting`, and writes `out/curve.json`.
 
-    Finished runs in the folder are kept and unfinished ones resumed, if they are of the same plan. By default the
+    Finished runs in the folder are reused and unfinished ones resumed, if they are of the same plan. By default the
     time of a step is measured once, at the lowest rate: the other rates replay those times, so that the curve shows
     the rate and not the load of the machine.
 

@@ -161,7 +161,7 @@ def _execute(
                 workers=setup.config["workers"],
             )
             # Listeners before the checkpoint: events before one reached them, later ones will be sent again.
-            last = tell(events, [timing, *others, *writers, display])
+            last = dispatch(events, [timing, *others, *writers, display])
             with folder.writing():
                 log.flush()
         assert isinstance(last, Finished)
@@ -196,7 +196,7 @@ def _into(folder: RunFolder, listen: Listener) -> Listener:
     return guarded
 
 
-def tell(
+def dispatch(
     events: Iterable[Event],
     listeners: Sequence[Listener],
     clock: Callable[[], float] = time.perf_counter,

@@ -65,7 +65,7 @@ def save(
     one. A folder that holds something else is refused.
 
     Args:
-        least_count: classes of fewer images are omitted from the folder; the learner itself keeps them.
+        least_count: classes of fewer images are omitted from the folder; the learner itself still has them.
         operations: lines to append to the folder's `operations.jsonl`.
     """
     folder = Path(folder).resolve()

@@ -20,7 +20,7 @@ from prol.data import Dataset
 from prol.data.split import development
 from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
 from prol.data.streams.builder import require_class_order
-from prol.evaluation import Told
+from prol.evaluation import Given
 from prol.learner import Learner
 from prol.options import bind_arguments, current_names, own_arguments
 from prol.runs.format import versions
@@ -120,7 +120,10 @@ def describe(
             f"{plan.method} with these options cannot learn a class that comes again in another task, as "
             f"{plan.protocol} brings it: choose another protocol or preset"
         )
-    told = dataclasses.asdict(Told.by(learner, stream)) | {"weights": network.name, "weights_sha256": network.sha256}
+    given = dataclasses.asdict(Given.by(learner, stream)) | {
+        "weights": network.name,
+        "weights_sha256": network.sha256,
+    }
     config = {
         "format": FORMAT,
         "versions": versions(),
@@ -138,7 +141,7 @@ def describe(
         "protocol": {"name": plan.protocol, **arguments, "options": named.protocol_options},
         "measures": known["measures"],
         "clock": known["clock"],
-        "told": told,
+        "told": given,
         "checkpoint_every": plan.checkpoint_every,
         "checkpoint_share": plan.checkpoint_share,
         "side_by_side": plan.side_by_side,

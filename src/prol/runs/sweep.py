@@ -69,7 +69,7 @@ def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
 def sweep(points: Sequence[Point], out: str | Path, executor: Executor, say: Say | None = None) -> Sweep:
     """Executes each run in its own folder under `out`, and writes `sweep.json`, `.md` and `.csv` there.
 
-    Finished runs are kept and unfinished ones resumed. A run that fails does not stop the others. The three files are
+    Finished runs are reused and unfinished ones resumed. A run that fails does not stop the others. The three files are
     updated after each run.
 
     Args:
@@ -83,8 +83,8 @@ def sweep(points: Sequence[Point], out: str | Path, executor: Executor, say: Say
         plans = {folder / name: point.plan for name, point in zip(runs, points, strict=True)}
         if left_out := _left_out(folder, runs):
             say(
-                f"finished runs of an earlier sweep in {folder} that are not asked for now: {left_out}; {SUMMARY}, "
-                f"{PAGE} and {ROWS} are without them until a sweep asks for all at once"
+                f"finished runs of an earlier sweep in {folder} that are not requested now: {left_out}; {SUMMARY}, "
+                f"{PAGE} and {ROWS} are without them until a sweep requests all at once"
             )
         known = known_side_by_side(folder / SUMMARY)
         beside = {name: True for name in runs if _was_side_by_side(RunFolder(folder / name), known)}

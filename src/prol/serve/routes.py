@@ -88,7 +88,7 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         dependencies=read,
     )
     async def predict(request: Request, top: Annotated[int, Query(ge=1, le=100)] = 5) -> Result:
-        """Predicts the labels of images, and gives each image an id under which its true label may follow."""
+        """Predicts the labels of images, and assigns each image an id under which its true label may follow."""
         return await lifecycle.service.predict(await request.body(), request.headers.get("content-type"), top)
 
     @router.post(

@@ -25,7 +25,7 @@ from prol.serve.store import Store, open_service
 from prol.serve.uploads import MemoryBudget
 
 SHUTDOWN_SECONDS = 30
-"""For requests in progress when the process is asked to stop."""
+"""For requests in progress when the process receives a stop signal."""
 
 
 def serve(folder: Path, options: ServeOptions, limits: Limits, tokens: Tokens, host: str, port: int) -> None:

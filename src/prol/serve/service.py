@@ -95,8 +95,8 @@ class Service:
                 {
                     "id": name,
                     "labels": [
-                        {"label": answer.label, "score": answer.score, "probability": answer.probability}
-                        for answer in one.labels
+                        {"label": best.label, "score": best.score, "probability": best.probability}
+                        for best in one.labels
                     ],
                     "unknown": one.unknown,
                 }

@@ -1,4 +1,4 @@
-"""The rehearsal audit: what a learner keeps, of what that depends, and whether an image can be found in it."""
+"""The rehearsal audit: what a learner stores, what that depends on, and whether an image can be found in it."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Audit:
     findings: tuple[str, ...]
 
     def keeps_no_samples(self) -> bool:
-        """Whether neither samples are kept, nor anything grows with them, nor one of several was found again."""
+        """Whether no sample is stored, nothing grows with samples, and no single image of several was found again."""
         return not (self.samples_stored.count or self.grow_with_samples or self.probe.finds_one_of_several())
 
 
 def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
-    """Looks at a learner, and teaches fresh ones like it made-up pictures; the learner itself is not changed.
+    """Inspects a learner, and teaches fresh ones like it synthetic images; the learner itself is not changed.
 
     Args:
-        learner: who is audited.
+        learner: the one to audit.
         few: classes of fewer images are named.
         images: how many a fresh one is taught, then as many again, then as many as both together.
     """
@@ -80,11 +80,11 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
             FewImages(name, count) for name, count in zip(learner.classes, counts, strict=True) if 0 < count < few
         )
     )
-    found, kept = probe(learner), learner.footprint().samples_stored
+    found, stored = probe(learner), learner.footprint().samples_stored
     findings = (
-        _on_samples(kept, [one for one in tensors if one.kind == "sample" and one.bytes], state),
+        _on_samples(stored, [one for one in tensors if one.kind == "sample" and one.bytes], state),
         f"Twice and four times {images} images of the same classes were learnt: "
-        + (f"{', '.join(growing)} grew with them." if growing else "nothing that is kept grew with them."),
+        + (f"{', '.join(growing)} grew with them." if growing else "nothing that is stored grew with them."),
         _on_few(small, few, counts is not None),
         *_on_probe(found),
     )
@@ -93,7 +93,7 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
         learner.name,
         where,
         len(learner.classes),
-        kept,
+        stored,
         tensors,
         tuple(growing),
         small,
@@ -104,7 +104,7 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
 
 
 def _counts(learner: Learner, state: dict[str, torch.Tensor]) -> list[int] | None:
-    """Images of each class, as the learner counts them or as they stand in its state."""
+    """Images of each class, as the learner counts them or as its state has them."""
     counted = learner.class_counts()
     found = [counted.cpu()] if counted is not None else []
     found += [
@@ -113,13 +113,13 @@ def _counts(learner: Learner, state: dict[str, torch.Tensor]) -> list[int] | Non
     return torch.stack([one.double() for one in found]).amax(0).long().tolist() if found else None
 
 
-def _on_samples(kept: Amount, tensors: list[Stored], state: dict[str, torch.Tensor]) -> str:
-    if kept.count:
+def _on_samples(stored: Amount, tensors: list[Stored], state: dict[str, torch.Tensor]) -> str:
+    if stored.count:
         form = "images" if any(_holds_images(state[one.name]) for one in tensors) else "features"
-        return f"It keeps {kept.count:,} single samples, as {form} ({kept.bytes:,} bytes)."
+        return f"It stores {stored.count:,} single samples, as {form} ({stored.bytes:,} bytes)."
     if tensors:
         return f"It has room for single samples ({', '.join(one.name for one in tensors)}), all of it empty."
-    return "It keeps no image, and no feature of a single image, by its own account."
+    return "It stores no image, and no feature of a single image, by its own account."
 
 
 def _holds_images(tensor: torch.Tensor) -> bool:
@@ -133,14 +133,14 @@ def _on_few(small: tuple[FewImages, ...], few: int, counted: bool) -> str:
     if not small:
         return f"No class has fewer than {few} images."
     return (
-        f"{len(small)} classes have fewer than {few} images: what is added up of them nearly is those images. "
-        f"Leave them out with least_count={few} or --least-count {few}."
+        f"{len(small)} classes have fewer than {few} images: their sums nearly are those images. "
+        f"Omit them with least_count={few} or --least-count {few}."
     )
 
 
 def _on_probe(found: Probe) -> list[str]:
     if found.finds_one_of_several():
-        said = ["A single image of a class of several was found again: single images are kept."]
+        said = ["A single image of a class of several was found again: single images are stored."]
     else:
         said = [
             "No single image of a class of several was found again. The search finds copies; it is no proof that "

@@ -1,4 +1,4 @@
-"""Whether what a learner keeps depends on how much it saw: found out by teaching a fresh one twice as much."""
+"""Whether what a learner stores depends on how much it saw: measured by teaching a fresh one twice as much."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Measured:
     more_classes: Sizes
 
     def growth(self, name: str) -> Growth:
-        """Of what the size of a tensor depends on; one of a later task or the like is judged by its kind."""
+        """What the size of a tensor depends on; one of a later task is judged by its kind."""
         name = self._met(name)
         counts = [sizes.tensors.get(name, 0) for sizes in (self.some, self.twice, self.fourfold)]
         if not any(counts):
@@ -66,7 +66,7 @@ class Measured:
     def _met(self, name: str) -> str:
         alike = re.sub(r"\d+", "#", name)
         known = self.fourfold.tensors
-        return name if name in known else next((met for met in known if re.sub(r"\d+", "#", met) == alike), name)
+        return name if name in known else next((one for one in known if re.sub(r"\d+", "#", one) == alike), name)
 
 
 def measure_growth(learner: Learner, images: int) -> Measured:
@@ -81,12 +81,12 @@ def measure_growth(learner: Learner, images: int) -> Measured:
 
 
 def fresh(learner: Learner) -> Learner:
-    """One of the same method, options, backbone and seed that has learnt nothing."""
+    """A learner of the same method, options, backbone and seed that has learnt nothing."""
     return type(learner)(learner.backbone, learner.options, learner.seed)
 
 
 def teach_pictures(learner: Learner, names: Sequence[Label], count: int, seed: int) -> Learner:
-    """Gives so many pictures, the classes in turn, in chunks."""
+    """Teaches so many pictures, the classes in turn, in chunks."""
     if not learner.classes and "classes_need_no_announcement" in learner.exemptions():
         learner.boundary(names)
     made = pictures(count, seed)

@@ -1,4 +1,4 @@
-"""Whether a learnt image can be found again in what a learner keeps: a search for the nearest stored row."""
+"""Whether a learnt image can be found again in what a learner stores: a search for the nearest stored row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Search:
     def found_several(self) -> bool:
         return _found(self.several, self.never)
 
-    def tells(self) -> tuple[bool, bool, float]:
+    def separation(self) -> tuple[bool, bool, float]:
         """Whether learnt images were found, those of several first, and by how much they are nearer than others."""
         if self.once is None or self.several is None or self.never is None:
             return False, False, -2.0
@@ -51,9 +51,9 @@ class Search:
 
 @dataclass(frozen=True)
 class Probe:
-    """What was searched for: the network's feature of an image, its pixels, and the row that it writes by itself.
+    """What was searched for: the network's feature of an image, its pixels, and the row that it alone writes.
 
-    Each in the tensor that tells most.
+    Each in the tensor that separates most.
     """
 
     features: Search
@@ -81,7 +81,7 @@ def probe(learner: Learner) -> Probe:
     planes = {group: torch.from_numpy(images).permute(0, 3, 1, 2).flatten(1) for group, images in groups.items()}
     return Probe(
         search(tensors, {group: _features(pupil, images) for group, images in groups.items()}),
-        max(search(tensors, rows, centred=True), search(tensors, planes, centred=True), key=Search.tells),
+        max(search(tensors, rows, centred=True), search(tensors, planes, centred=True), key=Search.separation),
         _search_own_rows(pupil, tensors, groups),
     )
 
@@ -94,7 +94,7 @@ def search(tensors: Mapping[str, Tensor], wanted: Groups, centred: bool = False)
         if rows is not None and len(rows):
             best = {group: highest_cosine(vectors, rows, centred) for group, vectors in wanted.items()}
             found.append(Search(name, **best))
-    return max(found, key=Search.tells, default=Search())
+    return max(found, key=Search.separation, default=Search())
 
 
 def fitting_rows(tensor: Tensor, width: int) -> Tensor | None:
@@ -150,7 +150,7 @@ def _search_own_rows(learner: Learner, tensors: Mapping[str, Tensor], groups: di
             own = torch.cat([tensors[name][-1:].flatten(1) for tensors in written])
             # a table may be gone by now, as that of a head which a method drops after some steps
             best[name][group] = highest_cosine(own, rows) if len(own) and own.shape[1] == rows.shape[1] else -1.0
-    return max((Search(name, **found) for name, found in best.items()), key=Search.tells, default=Search())
+    return max((Search(name, **found) for name, found in best.items()), key=Search.separation, default=Search())
 
 
 def _taught_as_new(learner: Learner, image: NDArray[np.uint8]) -> dict[str, Tensor]:

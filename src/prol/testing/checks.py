@@ -1,4 +1,4 @@
-"""`prol.check_learner`: whether a learner keeps what the interface promises."""
+"""`prol.check_learner`: whether a learner satisfies the interface's contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prol.testing.learner_checks import CHECKS, Subject, classes_need_no_announc
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check went; an exempt one was not run, for the reason the learner itself gives."""
+    """The outcome of one check; an exempt one was not run, for the reason that the learner states."""
 
     name: str
     outcome: Literal["passed", "exempt"]

@@ -1,4 +1,4 @@
-"""What every learner must hold to, one function a promise; a broken one raises AssertionError with what was seen."""
+"""The learner contract, one function per check; a failed one raises AssertionError with what was observed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 import prol
 from prol.labels import Label
 from prol.learner import Amount, Learner
-from prol.testing.live_tensors import bytes_held, kept_by_graph, watching_tensors
+from prol.testing.live_tensors import bytes_held, held_by_graph, watching_tensors
 from prol.testing.stream import (
     CHUNK,
     HEIGHT,
@@ -46,7 +46,7 @@ class Subject:
 
 
 def predict_before_learning(subject: Subject) -> None:
-    """Before anything is learnt, the answer for N images is `[N, 0]`."""
+    """Before anything is learnt, scores of N images are `[N, 0]`."""
     shape = tuple(subject.fresh().predict(make_images(3, seed=0)).shape)
     _require(shape == (3, 0), f"predict on 3 images before any learn gave shape {shape}, expected (3, 0)")
 
@@ -62,22 +62,22 @@ def scores_have_a_column_for_each_class(subject: Subject) -> None:
         _require(scores.dtype == torch.float32, f"scores are {scores.dtype}, expected torch.float32")
         _require(scores.device.type == "cpu", f"scores are on {scores.device}, expected the CPU")
         _require(not bool(scores.isnan().any()), f"scores hold NaN: {scores}")
-    met = [name for task in TASKS for name in task]
-    _require(learner.classes == met, f"classes are {learner.classes}, expected them in the order announced: {met}")
+    announced = [name for task in TASKS for name in task]
+    _require(learner.classes == announced, f"classes are {learner.classes}, expected the order announced: {announced}")
 
 
 def predict_is_pure(subject: Subject) -> None:
     """A prediction changes nothing, neither later predictions nor later learning."""
-    asked, silent = teach(subject.fresh(), STREAM[:2]), teach(subject.fresh(), STREAM[:2])
-    before, images = asked.state(), make_images(4, seed=6)
-    first = asked.predict(images)
-    asked.predict(make_images(9, seed=7))
-    changed = difference(before, asked.state())
+    queried, silent = teach(subject.fresh(), STREAM[:2]), teach(subject.fresh(), STREAM[:2])
+    before, images = queried.state(), make_images(4, seed=6)
+    first = queried.predict(images)
+    queried.predict(make_images(9, seed=7))
+    changed = difference(before, queried.state())
     _require(not changed, f"predict changed the state: {changed}")
-    _require(same_bits(first, asked.predict(images)), "the same images got other scores after other predictions")
-    teach(asked, STREAM[2:]), teach(silent, STREAM[2:])
-    changed = difference(asked.state(), silent.state())
-    _require(not changed, f"a learner that was asked in between learnt something else: {changed}")
+    _require(same_bits(first, queried.predict(images)), "the same images got other scores after other predictions")
+    teach(queried, STREAM[2:]), teach(silent, STREAM[2:])
+    changed = difference(queried.state(), silent.state())
+    _require(not changed, f"a learner that predicted in between learnt something else: {changed}")
 
 
 def batch_independence(subject: Subject) -> None:
@@ -106,7 +106,7 @@ def encodings_stay(subject: Subject) -> None:
 
 
 def save_and_load(subject: Subject) -> None:
-    """A saved and loaded learner answers and learns on bit for bit like the one saved."""
+    """A saved and loaded learner predicts and continues to learn bit for bit like the one saved."""
     for announced in subject.modes:
         # One that has learnt nothing is the same with and without announcements.
         for steps in (0, 1, 3) if announced == subject.modes[0] else (1, 3):
@@ -145,9 +145,9 @@ def seeded_runs_are_identical(subject: Subject) -> None:
 
 def inputs_are_left_alone(subject: Subject) -> None:
     """Images are not written to, and writing to them after the step has no effect."""
-    kept, spoilt = subject.fresh(), subject.fresh()
+    intact, spoilt = subject.fresh(), subject.fresh()
     for step in STREAM[:2]:
-        teach(kept, [step])
+        teach(intact, [step])
         images, tensor = list(step.images.copy()), torch.from_numpy(step.images.copy())
         if step.announced:
             spoilt.boundary(step.announced)
@@ -161,7 +161,7 @@ def inputs_are_left_alone(subject: Subject) -> None:
             image.fill(0)
         tensor.zero_()
         labels.clear()
-    changed = difference(kept.state(), spoilt.state())
+    changed = difference(intact.state(), spoilt.state())
     _require(not changed, f"the learner still looks at images of an earlier step: {changed}")
 
 
@@ -177,13 +177,13 @@ def nothing_outlives_its_step(subject: Subject) -> None:
             new = made_since()
             alive = sum(witness() is not None for witness in witnesses)
             _require(not alive, f"{alive} of {CHUNK} images are still alive after their step")
-            shapes = [tuple(tensor.shape) for tensor in new + kept_by_graph(new) if _looks_like_samples(tensor)]
+            shapes = [tuple(tensor.shape) for tensor in new + held_by_graph(new) if _looks_like_samples(tensor)]
             _require(not shapes, f"tensors made from the {CHUNK} images of a step are still alive: shapes {shapes}")
             del new
 
 
 def memory_is_bounded(subject: Subject) -> None:
-    """Learning on with the same classes does not need ever more memory."""
+    """Learning more of the same classes does not need ever more memory."""
     learner = teach(subject.fresh(), STREAM[:2])
     sizes = []
     with watching_tensors() as made_since:
@@ -210,7 +210,7 @@ def labels_may_be_text_or_numbers(subject: Subject) -> None:
 
 
 def classes_need_no_announcement(subject: Subject) -> None:
-    """Classes may simply appear, also at a boundary that announces none; their rows follow the order met."""
+    """Classes may simply appear, also at a boundary that announces none; rows follow the order of appearance."""
     learner = subject.fresh()
     learner.learn(make_images(2, seed=12), ["cat", 7])
     learner.boundary()
@@ -250,7 +250,7 @@ def bad_input_changes_nothing(subject: Subject) -> None:
 
 
 def classes_may_go_and_come_anew(subject: Subject) -> None:
-    """Where classes can be renamed, merged and removed, the others stay in order and learning goes on."""
+    """Where classes can be renamed, merged and removed, the others stay in order and learning continues."""
     learner, images = teach(subject.fresh()), make_images(3, seed=18)
     if learner.contents().refusal:
         _require_refusal("removing a class", learner.remove_class, "bee")
@@ -302,7 +302,7 @@ def failed_updates_leave_no_trace(subject: Subject) -> None:
                 for one in (learner, twin):
                     one.learn(images, ["fox", "gnu", "fox", "fox"])
                 changed = difference(learner.state(), twin.state())
-                _require(not changed, f"after an update failed, the learner learns on differently: {changed}")
+                _require(not changed, f"after an update failed, the learner continues differently: {changed}")
 
 
 def merged_learners_equal_one(subject: Subject) -> None:
@@ -366,11 +366,11 @@ def _require_equal_futures(learner: Learner, twin: Learner, steps: int, announce
     changed = difference(learner.state(), twin.state())
     _require(not changed, f"the {how} learner is not equal after {steps} steps: {changed}")
     images = make_images(5, seed=16)
-    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner gives other scores")
+    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner returns other scores")
     teach(learner, STREAM[steps:], announced), teach(twin, STREAM[steps:], announced)
     changed = difference(learner.state(), twin.state())
-    _require(not changed, f"the {how} learner learns on differently after {steps} steps: {changed}")
-    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner learns on to other scores")
+    _require(not changed, f"the {how} learner continues differently after {steps} steps: {changed}")
+    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner continues to other scores")
 
 
 def _looks_like_samples(tensor: Tensor) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 @contextmanager
 def watching_tensors() -> Iterator[Callable[[], list[Tensor]]]:
-    """Gives a function that lists the tensors made since, and still held by Python."""
+    """Returns a function that lists the tensors made since, and still held by Python."""
     gc.freeze()  # what is there already, garbage too, is set aside, which also makes every later look quick
     try:
         yield _tensors_alive
@@ -24,7 +24,7 @@ def watching_tensors() -> Iterator[Callable[[], list[Tensor]]]:
 
 def _tensors_alive() -> list[Tensor]:
     gc.collect()
-    # type() and not isinstance(): some objects answer for another class, or act, when asked for theirs.
+    # type() and not isinstance(): some objects report another class, or run code, when theirs is read.
     return [thing for thing in gc.get_objects() if issubclass(type(thing), Tensor)]
 
 
@@ -45,7 +45,7 @@ def bytes_held(start: object, besides: object) -> int:
     return total
 
 
-def kept_by_graph(tensors: Iterable[Tensor]) -> list[Tensor]:
+def held_by_graph(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Tensors that the gradient graphs behind `tensors` would need for a backward pass not made yet."""
     found: list[Tensor] = []
     waiting: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]

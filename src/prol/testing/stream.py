@@ -1,4 +1,4 @@
-"""A small made-up lesson for checking learners: images of an odd size in chunks of an odd size, two tasks."""
+"""A small synthetic stream for checking learners: images of an odd size in chunks of an odd size, two tasks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STREAM: tuple[Step, ...] = (
 
 
 def teach(learner: Learner, steps: Sequence[Step] = STREAM, announced: bool = True) -> Learner:
-    """Gives the steps, with boundaries and announced classes or with neither."""
+    """Teaches the steps, with boundaries and announced classes or with neither."""
     for step in steps:
         if announced and step.announced:
             learner.boundary(step.announced)

@@ -184,5 +184,5 @@ def test_what_rounding_took_below_zero_is_raised() -> None:
 
 
 def test_values_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="backbone gives NaN or infinity"):
+    with pytest.raises(ValueError, match="backbone returns NaN or infinity"):
         factor(torch.full((2, 2), torch.nan, dtype=torch.float64))

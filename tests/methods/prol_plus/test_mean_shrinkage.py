@@ -15,7 +15,7 @@ from torch.distributions import MultivariateNormal
 from prol.methods.closed_form.moments import Moments, Totals
 from prol.methods.closed_form.solvers import factor, lda
 from prol.methods.prol_plus import mean_shrinkage
-from prol.methods.prol_plus.mean_shrinkage import believed, in_any_direction, in_shared_directions, steadied_lda
+from prol.methods.prol_plus.mean_shrinkage import efron_morris, james_stein, shrinkage, shrunk_lda
 from prol.state import State
 
 COUNTS = st.lists(st.integers(1, 12), min_size=2, max_size=5).filter(lambda counts: sum(counts) > len(counts) + 2)
@@ -59,7 +59,7 @@ def data(counts: list[int], width: int = 6, length: float = 2.0, shared: int | N
 
 
 def scored(totals: Totals, probes: Tensor, penalty: float = 0.1, rounding: float = 0.0) -> Tensor:
-    weight, bias = steadied_lda(totals, penalty, rounding)
+    weight, bias = shrunk_lda(totals, penalty, rounding)
     return probes @ weight.T + bias
 
 
@@ -102,17 +102,17 @@ def vectors(counts: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 def test_both_beliefs_are_what_vectors_give_and_count_by_half(counts: list[int], noise: float, seed: int) -> None:
     z, products, n = vectors(counts, seed)
     alone, together = by_own_length(z, counts, noise), by_singular_values(z, counts, noise)
-    torch.testing.assert_close(in_any_direction(products, n, noise).T @ z, alone)
-    torch.testing.assert_close(in_shared_directions(products, n, noise).T @ z, together)
-    torch.testing.assert_close(believed(products, n, noise).T @ z, (alone + together) / 2)
+    torch.testing.assert_close(james_stein(products, n, noise).T @ z, alone)
+    torch.testing.assert_close(efron_morris(products, n, noise).T @ z, together)
+    torch.testing.assert_close(shrinkage(products, n, noise).T @ z, (alone + together) / 2)
 
 
 @given(counts=COUNTS, noise=st.floats(0.01, 1000), seed=SEEDS)
 @some
 def test_a_mean_is_believed_the_more_the_more_samples_it_has(counts: list[int], noise: float, seed: int) -> None:
-    """By itself; equally many are believed equally, and none is turned or stretched."""
+    """By itself; equally many are shrinkage equally, and none is turned or stretched."""
     _, products, n = vectors(counts, seed)
-    found = in_any_direction(products, n, noise)
+    found = james_stein(products, n, noise)
     factors = found.diagonal()
     assert torch.equal(found, torch.diag(factors))
     assert 0 < float(factors.min()) <= float(factors.max()) < 1
@@ -122,23 +122,23 @@ def test_a_mean_is_believed_the_more_the_more_samples_it_has(counts: list[int], 
 def test_of_means_that_are_all_noise_a_tenth_of_the_squared_length_is_signal() -> None:
     """Else no class would have a score of its own. Here lengths of 1 and 3, and noise of 40 / 4."""
     products, counts = torch.diag(torch.tensor([1.0, 3.0])).double(), torch.tensor([4.0, 4.0]).double()
-    assert in_any_direction(products, counts, 40.0).diagonal().tolist() == pytest.approx([0.2 / 10.2] * 2)
+    assert james_stein(products, counts, 40.0).diagonal().tolist() == pytest.approx([0.2 / 10.2] * 2)
 
 
 def test_where_noise_is_beyond_all_lengths_no_direction_is_shared() -> None:
     z, products, n = vectors([3, 5, 9])
     longest = float(torch.linalg.matrix_norm(n.sqrt().unsqueeze(1) * z, ord=2)) ** 2
-    assert not in_shared_directions(products, n, 1.001 * longest).any()
-    assert in_shared_directions(products, n, 0.999 * longest).any()
+    assert not efron_morris(products, n, 1.001 * longest).any()
+    assert efron_morris(products, n, 0.999 * longest).any()
 
 
-@pytest.mark.parametrize("belief", [in_any_direction, in_shared_directions, believed])
+@pytest.mark.parametrize("belief", [james_stein, efron_morris, shrinkage])
 def test_with_no_end_of_samples_or_no_noise_means_stay_as_they_are(belief: Callable[..., Tensor]) -> None:
     _, products, n = vectors([3, 5, 9])
     identity = torch.eye(3).double()
     for many in (1e3, 1e6, 1e9):
         torch.testing.assert_close(belief(products, many * n, 2.0), identity, rtol=0, atol=20 / many)
-    assert all(torch.equal(believed(products, n, noise), identity) for noise in (0.0, -1.0))
+    assert all(torch.equal(shrinkage(products, n, noise), identity) for noise in (0.0, -1.0))
 
 
 @given(counts=COUNTS, penalty=st.floats(1e-3, 10), rounding=st.sampled_from([0.0, 0.01]), seed=SEEDS)
@@ -210,14 +210,14 @@ def test_however_little_was_seen_weights_are_finite(counts: list[int], copies: b
     d = data(counts)
     x = d.x[:1].expand(len(d.x), -1) if copies else d.x
     for features in (x, 1 + 1e-9 * x, 1e6 * x, 1e-6 * x):
-        solved = steadied_lda(Totals.of(features, d.rows, len(counts)), 0.1, 1e-5)
+        solved = shrunk_lda(Totals.of(features, d.rows, len(counts)), 0.1, 1e-5)
         assert all(found.isfinite().all() for found in solved)
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_statistics_of_nothing_can_be_solved(count: int) -> None:
     """Of no samples, or of features that are all zero."""
-    weight, bias = steadied_lda(Totals.of(torch.zeros(count, 4), torch.zeros(count).long(), 2), 0.1, 1e-5)
+    weight, bias = shrunk_lda(Totals.of(torch.zeros(count, 4), torch.zeros(count).long(), 2), 0.1, 1e-5)
     assert not weight.any()
     assert not bias.any()
 
@@ -272,7 +272,7 @@ def test_shrunk_means_are_nearer_to_the_truth(counts: list[int], shared: int | N
         d = data(counts, 100, 4.0, shared, seed)
         means, within = d.found()
         covariance = within + 0.01 * within.diagonal().mean() * torch.eye(100).double()
-        drawn = d.x.mean(0) + steadied_lda(d.totals(), 0.01)[0] @ covariance
+        drawn = d.x.mean(0) + shrunk_lda(d.totals(), 0.01)[0] @ covariance
         raw, better = (float(((m - d.means) @ d.metric * (m - d.means)).sum()) for m in (means, drawn))
         assert better < share * raw
 
@@ -292,5 +292,5 @@ def test_classes_of_few_samples_are_found_more_often_than_by_plain_lda(shared: i
 @pytest.mark.parametrize("penalty", [0.001, 0.1, 3.0])
 def test_without_shrinkage_of_means_it_is_plain_lda(penalty: float) -> None:
     d = data([30, 5, 12], 8)
-    weight, bias = steadied_lda(d.totals(), penalty, draw_in=False)
+    weight, bias = shrunk_lda(d.totals(), penalty, shrink_means=False)
     alike(d.probes @ weight.T + bias, plainly(d.totals(), d.probes, penalty))

@@ -77,7 +77,7 @@ def test_the_memory_grows_to_its_size_and_bytes_are_counted(small_resnet: ResNet
         stored = learner.footprint().samples_stored
         assert (stored.count, stored.bytes) == (min(6, met), min(6, met) * 3 * 16 * 16)
     assert learner.class_counts().tolist() == [2, 4, 6, 6]
-    assert learner.class_counts().sum() == learner.memory.places.met
+    assert learner.class_counts().sum() == learner.memory.places.seen
 
 
 def random_logits(count: int, classes: int, seed: int = 0) -> Tensor:
@@ -150,7 +150,7 @@ def test_an_old_class_that_is_absent_gets_no_gradient_from_the_chunk(small_resne
     learner = make("er_ace", small_resnet)
     learner.learn(images_of(["e", "b"], 0), ["e", "b"])
     drawn, _ = upcoming_draw(learner, ["a", "b"])
-    assert drawn["met"].tolist() == [False, True, True, False]
+    assert drawn["seen"].tolist() == [False, True, True, False]
     learner.live = [learner.heads[0].trained()]
     values, _ = learner.losses(*as_tensors(learner, ["a", "b"], images_of(["a", "b"], 1)), drawn)
     leaves = [part.leaf for part in learner.live[0].values()]

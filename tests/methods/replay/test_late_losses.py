@@ -64,7 +64,7 @@ class Stream:
         """What the host says of the memory is so: every image was learnt, with that label; counts are those learnt."""
         memory, row_of = self.learner.memory, self.learner.row_of
         filled, met = len(memory), sum(self.learnt.values())
-        assert memory.places.met == int(memory.met) == met
+        assert memory.places.seen == int(memory.seen) == met
         assert filled <= min(memory.capacity, met)
         images = [image.numpy().tobytes() for image in memory.images[:filled]]
         assert len(set(images)) == filled
@@ -82,7 +82,7 @@ def test_a_bad_step_found_late_leaves_no_slot_without_its_image(small_resnet: Re
     stream.teach([0, 1])
     stream.teach_badly([2, 0, 1])
     stream.teach([1, 2, 2])  # still not told; it lands behind the hole
-    with pytest.raises(ValueError, match="in a chunk handed over before"):
+    with pytest.raises(ValueError, match="in an earlier chunk"):
         stream.teach([0, 0])
     stream.require_true()
     if memory == 30:
@@ -112,10 +112,10 @@ def test_two_bad_steps_in_a_row_are_both_told_and_both_undone(small_resnet: ResN
     stream.teach([0, 1])
     stream.teach_badly([2, 0])
     stream.teach_badly([1])
-    with pytest.raises(ValueError, match="handed over before"):
+    with pytest.raises(ValueError, match="in an earlier chunk"):
         stream.teach([0])
     stream.require_true()
-    with pytest.raises(ValueError, match="handed over before"):
+    with pytest.raises(ValueError, match="in an earlier chunk"):
         stream.learner.predict(pictures([0]))
     stream.require_true()
     stream.teach([2, 1])

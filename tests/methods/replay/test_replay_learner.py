@@ -54,7 +54,7 @@ def test_single_images_and_a_memory_of_one_will_do(small_resnet: ResNet, method:
         learner.learn(pictures(kinds, step), kinds)
         assert np.isfinite(learner.report()["total"])
     assert len(learner.memory) == 1
-    assert learner.memory.places.met == 6
+    assert learner.memory.places.seen == 6
     assert not learner.predict(pictures([0, 1])).isnan().any()
 
 
@@ -81,7 +81,7 @@ def test_a_loss_that_is_not_finite_changes_nothing_at_all(small_resnet: ResNet, 
     with torch.no_grad():
         trunk.copy_(intact)
     learner.learn(pictures(kinds, 5), kinds)  # and resumes
-    assert learner.memory.places.met == 11 + len(kinds)
+    assert learner.memory.places.seen == 11 + len(kinds)
     assert learner.clock.number == (2 if rule else 0)
 
 

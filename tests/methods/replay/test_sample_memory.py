@@ -51,7 +51,7 @@ def test_the_first_samples_fill_the_slots_in_their_order() -> None:
     memory = filled_with([3, 1, 2], 5)
     assert stored_numbers(memory) == [0, 1, 2]
     assert memory.places.rows.tolist() == [3, 1, 2, EMPTY, EMPTY]
-    assert (len(memory), memory.places.filled, memory.places.met) == (3, 3, 3)
+    assert (len(memory), memory.places.filled, memory.places.seen) == (3, 3, 3)
 
 
 def test_sample_number_i_goes_to_a_slot_drawn_among_i_plus_1() -> None:
@@ -102,7 +102,7 @@ def test_what_is_stored_does_not_depend_on_the_size_of_chunks(
         insert(parts, rows[first:last], random, first)
     assert stored_numbers(whole) == stored_numbers(parts)
     assert torch.equal(whole.places.rows, parts.places.rows)
-    assert whole.places.met == parts.places.met == len(rows)
+    assert whole.places.seen == parts.places.seen == len(rows)
     for memory in (whole, parts):
         numbers = stored_numbers(memory)
         assert len(memory) == len(set(numbers)) == min(capacity, len(rows))
@@ -110,7 +110,7 @@ def test_what_is_stored_does_not_depend_on_the_size_of_chunks(
         assert memory.places.rows[: len(memory)].tolist() == [rows[number] for number in numbers]
         assert memory.payload["number"][: len(memory)].tolist() == numbers
         assert memory.rows.tolist() == [*memory.places.rows.tolist(), EMPTY]
-        assert int(memory.met) == len(rows)
+        assert int(memory.seen) == len(rows)
         assert not memory.images[-1].any()
 
 
@@ -134,7 +134,7 @@ def test_a_step_that_is_not_valid_writes_nothing() -> None:
     assert torch.equal(memory.images, images)
     assert torch.equal(memory.rows, rows)
     assert torch.equal(memory.payload["number"][:-1], numbers)
-    assert (int(memory.met), memory.places.met) == (3, 3)
+    assert (int(memory.seen), memory.places.seen) == (3, 3)
 
 
 def test_draws_are_of_different_samples_and_no_more_than_there_are() -> None:
@@ -245,7 +245,7 @@ def test_what_is_read_again_is_what_the_valid_steps_wrote(
     assert memory.places.rows[len(memory) :].tolist() == [EMPTY] * (capacity - len(expected))
     assert memory.rows.tolist() == [*memory.places.rows.tolist(), EMPTY]
     assert not memory.images[len(memory) :].any()
-    assert memory.places.met == chunk * sum(good)
+    assert memory.places.seen == chunk * sum(good)
 
 
 def balanced(rows: list[int], capacity: int, chunk: int, seed: int = 0) -> SampleMemory:
@@ -259,7 +259,7 @@ def balanced(rows: list[int], capacity: int, chunk: int, seed: int = 0) -> Sampl
 def test_a_class_has_less_than_the_largest_only_where_it_had_no_more(rows: list[int], room: int, chunk: int) -> None:
     places = balanced(rows, room, chunk).places
     assert places.filled == min(len(rows), room)
-    assert places.met == len(rows)
+    assert places.seen == len(rows)
     counts = torch.bincount(places.rows[: places.filled], minlength=7)
     for row in set(rows):
         assert min(rows.count(row), int(counts.max()) - 1) <= counts[row] <= rows.count(row)

@@ -37,7 +37,7 @@ class ClassGaussians:
         state.on_combine(self._combine_classes)
 
     def add(self, features: Tensor, rows: Tensor, valid: Tensor | None = None) -> None:
-        """Takes in features `[B, D]` of class rows `[B]`; chunks are merged by their own moments, in any order.
+        """Adds features `[B, D]` of class rows `[B]`; chunks are merged by their own moments, in any order.
 
         With n, m of a class and n', m' of its samples in the chunk, the scatter grows by the chunk's own and by
         n n' / (n + n') times the square of m' - m. Nothing changes where `valid`, a bool scalar, is false.
@@ -77,7 +77,7 @@ class ClassGaussians:
         return factors
 
     def draw(self, classes: Tensor, spread: Tensor, count: int, random: torch.Generator) -> Tensor:
-        """`count` made-up features for each of `classes` `[R]` with their `spread`: `[R, count, D]`."""
+        """`count` features drawn for each of `classes` `[R]` with their `spread`: `[R, count, D]`."""
         noise = torch.randn(len(classes), count, self.width, generator=random).to(spread)
         deviations = noise * spread.unsqueeze(1) if self.covariance == "diagonal" else noise @ spread.mT
         return self.means.rows[classes].unsqueeze(1) + deviations
@@ -104,9 +104,9 @@ def aligned_head(
     lr: float,
     random: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
-    """The linear map `[C, D]`, `[C]` after training on features drawn from the Gaussians; the given one stays as it is.
+    """The linear map `[C, D]`, `[C]` after training on features drawn from the Gaussians; the given one is unchanged.
 
-    Each epoch draws anew, `draws` features a class, in as many mixed batches as there are classes; cross entropy over
+    Each epoch draws anew, `draws` features per class, in as many mixed batches as there are classes; cross entropy over
     the classes that have a Gaussian, momentum, and a rate that falls from `lr` to zero by a cosine over the epochs.
     Rows of classes without a Gaussian do not change.
     """

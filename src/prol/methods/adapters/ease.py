@@ -44,7 +44,7 @@ def subspace_scores(features: Tensor, prototypes: Tensor, filled: Tensor, own: T
     """Scores `[B, C]` of features `[T, B, D]` against class means `[T, C, D]`.
 
     The cosine in a class's own feature space `own` `[C]`, plus alpha times its mean over the other spaces; those not
-    `filled`, bool `[T]`, hold no class mean yet and are left out.
+    `filled`, bool `[T]`, hold no class mean yet and do not count.
     """
     cosines = unit(features) @ unit(prototypes).mT
     home = torch.arange(len(cosines), device=own.device).unsqueeze(1) == own

@@ -39,7 +39,7 @@ class Adapter:
     """scale (up ReLU(down x + bias) + bias) beside each MLP, x being the residual stream before the LayerNorm.
 
     `down` `[L, b, D]` and `up` `[L, D, b]`, with biases. All four may have a leading axis of samples `[B, ...]`: then
-    each sample has an adapter of its own.
+    each sample has its own adapter.
     """
 
     width: int
@@ -126,7 +126,7 @@ class FixedPrefix:
 
 
 class TaskModules:
-    """One module a task, each of its tensors stacked over the tasks; the last task's is the one being trained."""
+    """One module per task, each of its tensors stacked over the tasks; the last task's is the one being trained."""
 
     def __init__(self, state: State, module: Module, dtype: torch.dtype) -> None:
         self.module = module

@@ -55,7 +55,7 @@ class MOSOptions(AdapterOptions):
     scale: NotNegative = 0.1
     """Weight of an adapter's output beside the MLP."""
     merge: Share = 0.1
-    """Share of the earlier adapters' mean that the current one takes over after each step."""
+    """Share of the earlier adapters' mean that is merged into the current one after each step."""
     reg: NotNegative = 0.1
     """Weight of the term that pushes features apart."""
     head_lr_factor: NotNegative = 0.1
@@ -63,11 +63,11 @@ class MOSOptions(AdapterOptions):
     weight_decay: NotNegative = 5e-4
     """Of the adapter; the head has none, or rows of classes without samples would shrink."""
     rounds: Count = 4
-    """How often at most a prediction may select the adapter anew."""
+    """Maximum number of times a prediction may select the adapter anew."""
     alignment: bool = True
     """Trains the head again on features drawn from the class Gaussians when a task ends."""
     align_when: Literal["asked", "task_end"] = "asked"
-    """asked: predictions also see the head as it would be if the task ended now; task_end: the head as it is."""
+    """asked: predictions use the head as it would be if the task ended now; task_end: the head as it is."""
     align_epochs: Count = 30
     """Epochs of that."""
     align_lr: NotNegative = 0.005

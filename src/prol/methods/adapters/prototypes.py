@@ -11,7 +11,7 @@ from prol.tables import Table
 
 
 def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:
-    """Class means in every feature space, `[T, C, D]`, with those never `measured` (bool `[T, C]`) made up.
+    """Class means in every feature space, `[T, C, D]`, with those never `measured` (bool `[T, C]`) estimated.
 
     A class c without a mean in space t gets sum_n w_n means[t, n] over the classes n that have one there, with
     w = softmax_n cos(means[s, c], means[s, n]) in the class's own space s = own[c]; `own` is `[C]`.

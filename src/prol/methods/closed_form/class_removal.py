@@ -1,4 +1,4 @@
-"""A class taken out of second moments that all classes share, as far as its own sum and count tell what is its own."""
+"""Removal of a class from second moments that all classes share, as far as its own sum and count determine its part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spread_share(counts: Tensor, row: int) -> float:
 
 
 def weights_without(counts: Tensor, row: int) -> tuple[float, Tensor]:
-    """How XᵀX is to be changed, (1 - f) XᵀX + Sᵀ diag(w) S: the first factor, and w `[C]`.
+    """The change of XᵀX to (1 - f) XᵀX + Sᵀ diag(w) S: the first factor, and w `[C]`.
 
     With M = Σ s sᵀ / n over all classes, XᵀX - M is the spread within classes, of which the share f goes; of M the
     part of the class in `row` goes. What is left is positive semidefinite, and nothing where no other class has images.
@@ -33,7 +33,7 @@ def weights_without(counts: Tensor, row: int) -> tuple[float, Tensor]:
 
 
 def take_out_of_moments(tensors: dict[str, Tensor], prefix: str, row: int) -> int:
-    """Takes a class out of the state of `Moments` under a prefix, but for its row; how many samples it had."""
+    """Removes a class from the state of `Moments` under a prefix, but for its row; returns how many samples it had."""
     sums, counts = tensors[f"{prefix}sums"].double(), tensors[f"{prefix}counts"]
     factor, weights = weights_without(counts, row)
     weighted = weights.unsqueeze(1) * sums
@@ -45,7 +45,7 @@ def take_out_of_moments(tensors: dict[str, Tensor], prefix: str, row: int) -> in
 
 
 def take_out_of_inverse(inverse: Tensor, weight: Tensor, counts: Tensor, row: int, ridge: float) -> None:
-    """The same where (XᵀX + ridge I)⁻¹ `[M, M]` and the ridge solution `[C, M]` are kept, in place."""
+    """The same where (XᵀX + ridge I)⁻¹ `[M, M]` and the ridge solution `[C, M]` are stored, in place."""
     lower = torch.linalg.cholesky(inverse)
     sums = torch.cholesky_solve(weight.T, lower).T
     factor, weights = weights_without(counts, row)

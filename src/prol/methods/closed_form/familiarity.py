@@ -1,4 +1,4 @@
-"""How much like the known classes a feature is: the Mahalanobis distance to the nearest, relative to that to all."""
+"""Familiarity of a feature: the Mahalanobis distance to the nearest class, relative to that to all samples."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from prol.methods.closed_form.solvers import NEGLIGIBLE, factor, mean_square, wi
 SHARE = 0.3
 """How far covariances are shrunk towards their mean variance: best or nearly so with few samples and with many."""
 LEAST_FREEDOM = 0.05
-"""Share of the samples left over by the parameters that is reckoned with at least."""
+"""Least share of the degrees of freedom that remain after the parameters."""
 WIDEST = 1000
-"""Features that are looked at, at most: of random ones more tell no more."""
+"""Maximum number of features used: more random ones add no information."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class RelativeDistance:
     """((d₀ - e₀) - min_c (d_c - e (1 + 1/n_c))) / e, with d_c the squared Mahalanobis distance to the mean of class c.
 
     d₀ is that to the mean of all; d_c takes the covariance within classes, d₀ that of all samples (Ren et al. 2021):
-    what is nearer to a class than to the crowd is familiar. e and e₀ are what a fresh sample of a known class expects,
-    and the mean of n_c samples, which has noise of its own, adds e/n_c: else values would move with every chunk.
+    what is nearer to a class than to the mean of all is familiar. e and e₀ are the expectations for a fresh sample of a
+    known class, and the noise of the mean of n_c samples adds e/n_c: otherwise values would move with every chunk.
 
     `centre` is `[M]`; `within` and `overall` `[M, M]` are lower Cholesky factors; `means` `[R, M]` are those of the
     classes seen, from the centre, where the covariance within classes is the identity; `noise` `[R]` is 1 / n_c.
@@ -42,14 +42,16 @@ class RelativeDistance:
     def of(cls, totals: Totals) -> RelativeDistance:
         """From moments of at least one sample."""
         seen, count = totals.counts > 0, float(totals.counts.sum())
-        freedom = max(1.0, count - float(seen.sum()))  # a mean a class was taken from the same samples
+        freedom = max(1.0, count - float(seen.sum()))  # one mean per class was taken from the same samples
         centre, largest = totals.sums.sum(0) / count, mean_square(totals) / count
         everything = torch.addr(totals.gram / count, centre, centre, alpha=-1)
         if _spread(everything) <= NEGLIGIBLE * largest:  # one image, or copies of it: any metric will do
             everything = largest * torch.eye(len(centre), device=centre.device, dtype=centre.dtype)
         means, covariance = within_classes(totals)
         covariance *= count / freedom
-        if _spread(covariance) <= NEGLIGIBLE * largest:  # one sample a class: half of all variance is taken for theirs
+        if (
+            _spread(covariance) <= NEGLIGIBLE * largest
+        ):  # one sample per class: half of all variance is taken for theirs
             covariance = everything / 2
         overall, expected_overall = _metric(everything, count, largest)
         within, expected_within = _metric(covariance, freedom, largest)

@@ -1,4 +1,4 @@
-"""A network that adapts to the first task and is frozen for ever after."""
+"""A network that adapts to the first task and is frozen afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prol.state import State
 
 
 class FirstTask:
-    """Tunes the LayerNorms by the cross entropy of a linear head, which is thrown away with the task.
+    """Tunes the LayerNorms by the cross entropy of a linear head, which is discarded with the task.
 
     The backbone itself is not touched: `network` shares all but the LayerNorms with it.
     """
@@ -41,7 +41,7 @@ class FirstTask:
 
     @torch.enable_grad()
     def step(self, inputs: Tensor, rows: Tensor, steps: int, rate: float | None = None) -> tuple[Tensor, float]:
-        """One step on inputs of the class rows `[B]`; what was read of them before it, and the loss."""
+        """One step on inputs of the class rows `[B]`; returns the features before it, and the loss."""
         every = torch.arange(self.head.bias.count, device=rows.device)
         parts = {f"head.{name}": Part.of_rows(table.rows, every) for name, table in self.head.tables().items()}
         parts |= {f"norm.{name}": Part(p.data, p) for name, p in self.network.trained().items()}
@@ -55,7 +55,7 @@ class FirstTask:
         return read.detach(), loss.item()
 
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The features `[B, D]` to be classified, and what else of the same pass is wanted."""
+        """The features `[B, D]` to classify, and others requested from the same pass."""
         features = self.network.features(inputs)
         return features, features
 

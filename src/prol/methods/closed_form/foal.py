@@ -29,7 +29,7 @@ class FOALOptions(InputOptions):
     features: Count = 1_000
     """How many random features."""
     ridge: Positive = 1.0
-    """Strength of the penalty on the weights' squares."""
+    """Ridge strength."""
 
 
 def mean_class_token(network: ViT, inputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Second moments of a stream of features: all that closed-form classifiers need, whatever the number of samples."""
+"""Second moments of a stream of features: all that closed-form classifiers need, for any number of samples."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Moments:
         self.counts = state.table("counts", dtype=torch.float64, kind="statistic")
 
     def add(self, features: Tensor, rows: Tensor, times: int = 1) -> None:
-        """Takes in features `[B, M]` of the class rows `[B]`; with `times` -1 it takes them out again."""
+        """Adds features `[B, M]` of the class rows `[B]`; with `times` -1 it subtracts them again."""
         x = features.to(self.blocks[0].dtype)
         for block in self.blocks:
             height, end = block.shape
@@ -81,7 +81,7 @@ class Moments:
         self.sums.rows.addr_(counts, d)
 
     def absorb(self, other: Moments) -> None:
-        """Takes in all that another one of the same shape has seen."""
+        """Adds the moments of another one of the same shape."""
         for mine, theirs in zip(self.tensors().values(), other.tensors().values(), strict=True):
             mine += theirs
 
@@ -114,7 +114,7 @@ class Moments:
         return gram | {"sums": self.sums.rows, "counts": self.counts.rows}
 
     def remove_class(self, tensors: dict[str, Tensor], row: int) -> int:
-        """Takes a class out of these moments in a saved state, but for its row; how many samples it had."""
+        """Removes a class from these moments in a saved state, but for its row; returns how many samples it had."""
         return take_out_of_moments(tensors, self._state.prefix, row)
 
     def class_counts(self) -> Tensor:
@@ -126,7 +126,7 @@ class Moments:
 
 
 class TwinMoments:
-    """Moments in two parts, so that a choice made on the first can be judged on the second: no sample is needed again.
+    """Moments in two parts, so that a choice made on the first is validated on the second: no sample is needed again.
 
     With `twin`, every fifth sample goes to `held`, the others to `fit`; what is finally solved is their sum. Counting
     samples and not chunks makes the parts the same for any chunk size.
@@ -151,7 +151,7 @@ class TwinMoments:
         return {"fit": self.fit} if self.held is None else {"fit": self.fit, "held": self.held}
 
     def add(self, features: Tensor, rows: Tensor) -> None:
-        """Takes in features `[B, M]` of the class rows `[B]`."""
+        """Adds features `[B, M]` of the class rows `[B]`."""
         if self.held is None:
             self.fit.add(features, rows)
         else:

@@ -19,7 +19,7 @@ class NCMOptions(InputOptions):
     """Options of the nearest class mean."""
 
     distance: Literal["cosine", "euclidean"] = "cosine"
-    """By which features are compared with class means."""
+    """Similarity of features and class means."""
 
 
 class NCM(Learner):

@@ -32,7 +32,7 @@ class RanDumbOptions(TaskOptions, InputOptions):
     """Width of the kernel exp(-gamma |x - x'|²) they approximate; by default 1 / (D v), v the variance of the entries
     of the first chunk's features."""
     priors: bool = True
-    """Whether classes of which more was seen are more probable beforehand."""
+    """Whether class priors follow the number of samples seen."""
     memory: Memory = "statistics"
     """What is fitted: statistics of the whole stream, of the current task only (none), that and so many stored features
     of each older class (a number), or all features (all)."""
@@ -75,7 +75,7 @@ class RanDumb(Learner):
         return {"weight": weight, "phase": uniform((features,), 0, 2 * math.pi, random, b.device, b.dtype)}
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:
-        if self.gamma is None:  # for good: statistics under another gamma could not be added to these
+        if self.gamma is None:  # never changed: statistics under another gamma could not be added to these
             self.gamma = gamma_by_variance(encoded)
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier predicts
             self.recollection.begin_task()

@@ -26,7 +26,7 @@ from prol.state import State
 from prol.tables import Amount
 
 CHOSEN_AFTER = 500
-"""Samples on which a ridge strength may be chosen for good; shorter first tasks leave it to later ones."""
+"""Samples after which the ridge strength is chosen finally; shorter first tasks leave it to later ones."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RanPACOptions(TaskOptions, InputOptions):
     classifier: Literal["ridge", "lda"] = "ridge"
     """The rows of PROL's paper were fitted by LDA."""
     ridge: Positive | Literal["auto"] = "auto"
-    """Strength of the penalty; by default the one with the least error on every fifth sample of the first task."""
+    """Ridge strength; by default the one with the least error on every fifth sample of the first task."""
     memory: Memory = "statistics"
     """What is fitted: statistics of the whole stream, of the current task only (none), that and so many stored features
     of each older class (a number), or all features (all)."""

@@ -1,4 +1,4 @@
-"""What a closed-form classifier is fitted on: statistics of the stream, or features of samples that are kept."""
+"""What a closed-form classifier is fitted on: statistics of the stream, or stored features of samples."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ def require_memory(memory: Memory) -> None:
 
 
 class ClassReservoir:
-    """Features of `size` samples a class, each sample of it so far being kept with the same chance (Vitter 1985).
+    """Features of `size` samples per class: each so far is stored with the same probability (Vitter 1985).
 
     `features` is `[C, size, D]`; `task` `[C, size]` says in which task a place was filled, -1 while it is empty.
     """
 
     def __init__(self, state: State, size: int, width: int, dtype: torch.dtype) -> None:
         self.size = size
-        # All places of a class at once: what is needed depends on the classes alone.
+        # All places of a class at once: the size depends on the number of classes alone.
         self.features = state.table("features", (size, width), dtype=dtype, kind="sample", combine="keep")
         on_host = partial(state.table, dtype=torch.int64, kind="sample", combine="keep", device=_CPU)
         self.task = on_host("task", size, initial=lambda count: torch.full((count, size), -1))
-        self.met = on_host("met")
+        self.seen = on_host("met")
 
     def add(self, features: Tensor, rows: Tensor, task: int, random: torch.Generator) -> None:
-        """Draws which of the features `[B, D]` are kept, sample by sample: the same for any chunk size."""
-        kept: dict[tuple[int, int], int] = {}
+        """Draws which of the features `[B, D]` are stored, sample by sample: the same for any chunk size."""
+        stored: dict[tuple[int, int], int] = {}
         for sample, row in enumerate(rows.tolist()):
-            met = int(self.met.rows[row])
-            place = met if met < self.size else int(torch.randint(met + 1, (), generator=random))
+            seen = int(self.seen.rows[row])
+            place = seen if seen < self.size else int(torch.randint(seen + 1, (), generator=random))
             if place < self.size:
-                kept[row, place] = sample
-            self.met.rows[row] += 1
-        if kept:
-            row, place = torch.tensor(list(kept)).T
+                stored[row, place] = sample
+            self.seen.rows[row] += 1
+        if stored:
+            row, place = torch.tensor(list(stored)).T
             self.task.rows[row, place] = task
-            chosen = features[list(kept.values())].to(self.features.rows)
+            chosen = features[list(stored.values())].to(self.features.rows)
             self.features.rows[row.to(features.device), place.to(features.device)] = chosen
 
     def older_than(self, task: int) -> tuple[Tensor, Tensor]:
-        """Features `[R, D]` and class rows `[R]` of what was kept before a task."""
+        """Features `[R, D]` and class rows `[R]` of what was stored before a task."""
         row, place = ((self.task.rows >= 0) & (self.task.rows < task)).nonzero().T.to(self.features.rows.device)
         return self.features.rows[row, place], row
 
@@ -92,18 +92,20 @@ class Recollection:
     ) -> None:
         self.memory, self.twin, self._embedded, self._accumulate = memory, twin, embedded, accumulate
         self._state = state.scope("recollection")
-        moments, kept = self._state.scope("moments"), self._state.scope("kept")
+        moments, samples = self._state.scope("moments"), self._state.scope("kept")
         self.moments = None if memory == "all" else TwinMoments(moments, embedded, accumulate, twin)
-        self.every = EveryFeature(kept, backbone.width, backbone.dtype) if memory == "all" else None
+        self.every = EveryFeature(samples, backbone.width, backbone.dtype) if memory == "all" else None
         self.reservoir = None
         if isinstance(memory, int):
-            self.reservoir = ClassReservoir(kept, memory, backbone.width, backbone.dtype)
+            self.reservoir = ClassReservoir(samples, memory, backbone.width, backbone.dtype)
         self._state.value("seen", read=self._seen, load=self._set_seen, merge="sum")
         self._state.value("classes", read=self._classes, load=lambda _: None)
         self._state.value("twin", self)
         state.on_load(lambda: None, prepare=self._separate)
         if self.reservoir is not None:
-            state.refuse(merging=f"with memory={memory} classes cannot be merged: each has a draw of its own images")
+            state.refuse(
+                merging=f"with memory={memory} classes cannot be merged: each has its own random sample of images"
+            )
         state.on_remove(self._remove_class)
         state.on_combine(self._combine_classes)
         state.count_by(self.class_counts)
@@ -133,7 +135,7 @@ class Recollection:
             self.moments.clear()
 
     def add(self, features: Tensor, rows: Tensor, task: int, embed: Embed, random: torch.Generator) -> None:
-        """Takes in one chunk: features `[B, D]` of the class rows `[B]`."""
+        """Adds one chunk: features `[B, D]` of the class rows `[B]`."""
         if self.moments is not None:
             self.moments.add(embed(features), rows)
         if self.every is not None:
@@ -142,12 +144,12 @@ class Recollection:
             self.reservoir.add(features, rows, task, random)
 
     def take_out(self, features: Tensor, rows: Tensor, embed: Embed) -> None:
-        """Takes samples out again that were taken in: features `[B, D]` of the class rows `[B]`."""
+        """Subtracts samples that were added: features `[B, D]` of the class rows `[B]`."""
         if self.moments is None or self.memory != "statistics":
             raise ValueError(f"with memory={self.memory} images cannot be unlearnt: only memory=statistics adds all up")
         if self.twin:
             raise ValueError(
-                "while every fifth image is held out to choose the ridge, nobody knows which to unlearn from where: "
+                "while every fifth image is held out to choose the ridge, it is not known which part an image is in: "
                 "give ridge= a number, or wait until a first task of 500 images is over"
             )
         embedded = embed(features)
@@ -156,13 +158,13 @@ class Recollection:
         self.moments.seen -= len(rows)
 
     def require_additive(self) -> None:
-        """Says why what is remembered cannot be added to what another learner remembers."""
+        """Raises a ValueError where its moments cannot be added to another learner's."""
         if self.memory != "statistics":
             raise ValueError(f"with memory={self.memory} learners cannot be merged: only memory=statistics adds all up")
         if self.twin:
             raise ValueError(
                 "while every fifth image is held out to choose the ridge, learners cannot be merged: one alone would "
-                "have held out other images; give ridge= a number, or let all go on from one whose ridge is settled"
+                "have held out other images; give ridge= a number, or continue all from one whose ridge is chosen"
             )
 
     def _spread_trace(self, row: int | None) -> str:
@@ -186,17 +188,17 @@ class Recollection:
             rows -= (rows > source).long()
 
     def samples_seen(self) -> int:
-        """How many samples the fit would stand on, apart from the reservoir."""
+        """How many samples the fit would use, apart from the reservoir."""
         if self.moments is not None:
             return self.moments.seen
         return 0 if self.every is None else self.every.rows.count
 
     def class_counts(self) -> Tensor | None:
-        """Samples of each class in the whole stream `[C]`; None where only the current task is remembered."""
+        """Samples of each class in the whole stream `[C]`; None where only the current task is counted."""
         if self.every is not None:
             return torch.bincount(self.every.rows.rows, minlength=self._state.classes)
         if self.reservoir is not None:
-            return self.reservoir.met.rows
+            return self.reservoir.seen.rows
         return self.moments.counts() if self.moments is not None and self.memory == "statistics" else None
 
     def merge(self) -> None:
@@ -206,7 +208,7 @@ class Recollection:
             self.moments.merge()
 
     def totals(self, task: int, embed: Embed) -> tuple[Totals, Totals | None]:
-        """Moments to fit, and those held out to choose by; what is kept of tasks before `task` is always fitted."""
+        """Moments to fit, and those held out for validation; what is stored of tasks before `task` is always fitted."""
         moments = self.moments or self._moments_of_all(embed)
         fit, held = moments.fit.totals(), None if moments.held is None else moments.held.totals()
         if self.reservoir is not None:
@@ -224,7 +226,7 @@ class Recollection:
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     def counts(self) -> Tensor:
-        """Samples of each class that were met, in the whole stream or in the current task, `[C]`."""
+        """Samples of each class that were seen, in the whole stream or in the current task, `[C]`."""
         counts = self.class_counts()
         if counts is None:
             assert self.moments is not None
@@ -243,11 +245,11 @@ class Recollection:
         return moments
 
     def exemptions(self) -> dict[str, str]:
-        """Checks of `prol.check_learner` that cannot hold with samples kept."""
+        """Checks of `prol.check_learner` that cannot hold with samples stored."""
         if isinstance(self.memory, int):
-            return {"nothing_outlives_its_step": f"memory={self.memory} keeps features of so many samples a class"}
+            return {"nothing_outlives_its_step": f"memory={self.memory} stores features of so many samples per class"}
         if self.memory == "all":
-            reason = "memory=all keeps the feature of every sample"
+            reason = "memory=all stores the feature of every sample"
             return {"nothing_outlives_its_step": reason, "memory_is_bounded": reason}
         return {}
 
@@ -255,6 +257,6 @@ class Recollection:
         if self.every is not None:
             return Amount(self.every.rows.count, Amount.of(self.every.features.rows).bytes)
         if self.reservoir is not None:
-            kept = int((self.reservoir.task.rows >= 0).sum())
-            return Amount(kept, Amount.of(self.reservoir.features.rows).bytes)
+            count = int((self.reservoir.task.rows >= 0).sum())
+            return Amount(count, Amount.of(self.reservoir.features.rows).bytes)
         return Amount(0, 0)

@@ -17,7 +17,7 @@ from prol.methods.closed_form.moments import Totals
 STRENGTHS = tuple(10 ** (third / 3) for third in range(-24, 25))
 """Ridge strengths to choose from, in units of the mean of G's diagonal."""
 UNCHOSEN = len(STRENGTHS) // 2
-"""Where the search for one begins, and stays while nothing is held out to judge by."""
+"""Where the search for one begins, and stays while nothing is held out for validation."""
 NEGLIGIBLE = 1e-6
 """Share of the second moment below which a spread within classes is rounding, or copies of one image."""
 
@@ -84,7 +84,7 @@ def choose_ridge(fit: Totals, held: Totals) -> float:
 def within_classes(totals: Totals) -> tuple[Tensor, Tensor]:
     """Class means `[C, M]` and the covariance about them `[M, M]`, (G - Σ_c n_c μ_c μ_cᵀ) / N."""
     means = class_means(totals.sums, totals.counts)
-    # In place where that can be: these matrices may be as large as what the device holds.
+    # In place where possible: these matrices may fill the device's memory.
     scatter = torch.addmm(totals.gram, means.T, totals.counts.unsqueeze(1) * means, alpha=-1)
     return means, scatter.div_(totals.counts.sum().clamp(min=1))
 
@@ -98,7 +98,7 @@ def lda(totals: Totals, shrinkage: float | None = None, priors: bool = False) ->
     count = totals.counts.sum().clamp(min=1)
     means, covariance = within_classes(totals)
     spread, largest = covariance.diagonal().mean(), mean_square(totals) / float(count)
-    if float(spread) <= NEGLIGIBLE * largest:  # one sample a class: nearest class mean
+    if float(spread) <= NEGLIGIBLE * largest:  # one sample per class: nearest class mean
         covariance = largest * torch.eye(len(covariance), device=covariance.device, dtype=covariance.dtype)
     else:
         share = oas_share(covariance, float(count)) if shrinkage is None else shrinkage
@@ -120,7 +120,7 @@ def oas_share(covariance: Tensor, count: float) -> float:
 
 
 def recursive_least_squares(inverse: Tensor, weight: Tensor, features: Tensor, targets: Tensor) -> None:
-    """Moves the ridge solution on by one chunk, in place: `inverse` R = (G + λI)⁻¹ `[M, M]`, `weight` `[C, M]`.
+    """Updates the ridge solution by one chunk, in place: `inverse` R = (G + λI)⁻¹ `[M, M]`, `weight` `[C, M]`.
 
     With features A `[B, M]` and targets Y `[B, C]`: R ← R - RAᵀ(I + ARAᵀ)⁻¹AR, then W ← W + (Y - AWᵀ)ᵀAR.
     """
@@ -151,12 +151,12 @@ def factor(matrix: Tensor, largest: float = 0.0) -> Tensor:
             return found
     raise ValueError(
         "the statistics are not those of finite features, so no classifier can be solved from them: look for images "
-        "on which the backbone gives NaN or infinity"
+        "on which the backbone returns NaN or infinity"
     )
 
 
 def sums_of_ridge(inverse: Tensor, weight: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-    """XᵀX `[M, M]` and class sums `[C, M]`, of which (XᵀX + λI)⁻¹ `[M, M]` and the solution `[C, M]` are kept."""
+    """XᵀX `[M, M]` and class sums `[C, M]`, of which (XᵀX + λI)⁻¹ `[M, M]` and the solution `[C, M]` are stored."""
     lower = torch.linalg.cholesky((inverse + inverse.T) / 2)
     gram = torch.cholesky_inverse(lower)
     sums = torch.cholesky_solve(weight.T, lower).T

@@ -68,7 +68,7 @@ class PROL(GradientLearner):
         if o.train_rows == "local":
             state.refuse(
                 "train_rows=local, as in preset released, has scalers that several classes share: no class can be "
-                "taken out of them"
+                "removed from them"
             )
         self.train_with(state)
         captured = b.acceleration.captured
@@ -120,7 +120,7 @@ class PROL(GradientLearner):
         return (*task, self.adam.moves, self.source.layout(), self.heads.layout())
 
     def _make_room(self, samples: int) -> None:
-        """Makes buffers for the rows that a step may bring into play, since inside a captured step none can be made."""
+        """Allocates buffers for the rows that a step may use, since a captured step cannot allocate."""
         o, source = self.options, self.source
         tables = {"keys": source.keys} if o.keys else {}
         if o.keys and o.scalers:
@@ -161,7 +161,7 @@ class PROL(GradientLearner):
         return self.pace.rate(o.rate, o.eta_min), self.pace.rate(o.rate * factor, norm_floor)
 
     def _clamp(self) -> None:
-        """Keeps what was moved where it belongs: scalers and shifters near 1 and 0, the keys' lengths known."""
+        """Projects what was moved: scalers and shifters stay near 1 and 0, and the keys' lengths are updated."""
         tables = (
             (self.source.scaler, "scaler", 1.0, self.options.eps_a),
             (self.source.shifter, "shifter", 0.0, self.options.eps_b),
@@ -208,7 +208,7 @@ class PROL(GradientLearner):
     def exemptions(self) -> dict[str, str]:
         o, reasons = self.options, {}
         if o.similarity_factor == "released" and o.generator and o.keys:
-            reasons["batch_independence"] = "similarity_factor=released gives all samples of a batch one shared factor"
+            reasons["batch_independence"] = "similarity_factor=released assigns one factor to all samples of a batch"
         if o.preset == "released" or o.train_rows == "local":
             reasons["classes_need_no_announcement"] = "scaler rows counted within the task need its classes announced"
         return reasons

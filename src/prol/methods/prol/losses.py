@@ -26,7 +26,7 @@ def orthogonality(keys: Tensor, old_keys: Tensor, raw: bool = False, counts: Ten
 def generalisation(
     plain: Tensor, prompted: Tensor, raw: bool = False, off_diagonal: bool = True, counts: Tensor | None = None
 ) -> Tensor:
-    """Keeps the prompted feature close to the pre-trained one, coordinate by coordinate; both `[B, D]`.
+    """Distance of the prompted feature from the pre-trained one, coordinate by coordinate; both `[B, D]`.
 
     With M = UᵀV / B: the mean of (1 - M_jj)² plus the mean of M_jk² over j ≠ k. M itself (D x D) is never formed: its
     squared norm is the sum of (UUᵀ)(VVᵀ) entries / B², two B x B matrices. Features are at length one unless `raw`.
@@ -69,7 +69,7 @@ class Judged(NamedTuple):
 def loss_terms(o: PROLOptions, head: HeadTensors, of: Judged) -> tuple[Tensor, Tensor]:
     """The loss, and the terms it is made of in the order of `TERMS`, `[6]`, which carry no gradient.
 
-    One tensor for all terms: where the loss is "ce" and nothing else, torch's compiler would give a single tensor for
+    One tensor for all terms: where the loss is "ce" and nothing else, torch's compiler would return a single tensor for
     both, and the loss would carry no gradient either.
     """
     logits = head_logits(of.prompted, head)

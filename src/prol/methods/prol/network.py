@@ -61,7 +61,7 @@ class PromptedNetwork:
     def losses(
         self, tokens: Tensor, plain: Tensor, query: Tensor, rows: Tensor
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, Part]]:
-        """The loss, its terms by name, and the trained parts it depends on; from what `query` gave, and class rows."""
+        """The loss, its terms by name, and the trained parts it depends on, from `query`'s result and class rows."""
         heads, current = self.heads, rows >= self.first
         parts = self.parts()
         taken, label_keys, old_keys = self.choose(query, rows, current, parts) if self.options.keys else (None,) * 3

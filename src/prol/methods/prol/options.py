@@ -51,7 +51,7 @@ class PROLOptions(StepOptions):
     ort: float = 1.0
     """Weight of the orthogonality of new keys to old ones."""
     gen: float = 0.1
-    """Weight of the generalisation term, which keeps prompted features close to the pre-trained ones."""
+    """Weight of the generalisation term, the distance of prompted features from the pre-trained ones."""
 
     hsu: bool = True
     """The hard-soft update: a constant rate until a task is roughly learnt, then a cosine schedule."""
@@ -92,14 +92,14 @@ class PROLOptions(StepOptions):
     similarity_factor: Literal["per_sample", "released", "one", "zero"] = "per_sample"
     """What prompts are multiplied with: each query's cosine to its key, or as named."""
     detach_factor: bool = False
-    """Keeps cross entropy from moving keys through the similarity factor."""
+    """Stops the gradient of the cross entropy to keys through the similarity factor."""
     train_rows: Literal["global", "local"] = "global"
     """local: scaler rows in training are counted within the task, as the released code does."""
 
     ort_raw: bool = False
     """Orthogonality of keys as they are, not at length one."""
     ort_detach_old: bool = False
-    """Keeps the orthogonality term from moving old keys."""
+    """Stops the gradient of the orthogonality term to old keys."""
     gen_raw: bool = False
     """The generalisation term on features as they are, not at length one."""
     gen_off_diagonal: bool = True

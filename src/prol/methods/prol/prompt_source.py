@@ -27,7 +27,7 @@ Factor = Literal["per_sample", "released", "one", "zero"]
 
 @dataclass(frozen=True)
 class PromptShape:
-    """Sizes and switches of the prompts, as in the method's options; what is switched off takes no room."""
+    """Sizes and switches of the prompts, as in the method's options; what is switched off takes no memory."""
 
     width: int
     heads: int

@@ -11,13 +11,13 @@ from prol.backbones.vit import Encoded, ViT
 from prol.methods.closed_form.moments import Totals
 
 PRIOR = 5
-"""Samples for which the mean variance of a chunk's features counts in each of them."""
+"""Prior weight, in samples, of the mean variance of a chunk's features."""
 FEW = 5
-"""Samples below which a mean would tell what they are."""
+"""Samples below which a mean would reveal them."""
 LARGEST = 1e12
-"""Features beyond this are an accident, and their squares would soon be no numbers."""
+"""Features beyond this are faulty, and their squares would soon overflow."""
 COPIES = 1e-9
-"""Share of the mean square below which a variance over samples is none."""
+"""Share of the mean square below which a variance over samples counts as zero."""
 
 
 def last_blocks(network: ViT, blocks: int) -> range:
@@ -42,9 +42,9 @@ class Scale:
 
     @classmethod
     def of(cls, features: Tensor, blocks: int) -> Scale:
-        """As found in features `[B, L]`; where those are few, deviations lean towards one for all.
+        """From features `[B, L]`; where those are few, deviations are shrunk towards a common one.
 
-        Of a handful of samples, only one mean and one deviation for each block: nothing of a sample is kept for ever.
+        Of a handful of samples, only one mean and one deviation for each block: nothing of a sample is stored.
         """
         x = features.double()
         if len(x) < FEW:
@@ -74,13 +74,13 @@ def principal_directions(totals: Totals, linear: int, count: int) -> Tensor:
 
 
 def usable(features: Tensor) -> bool:
-    """Whether sums of squares of features can be added up: they would never be rid of NaN or infinity again."""
+    """Whether sums of squares of features can be added up: a NaN or infinity would stay in them."""
     return bool((features.abs() < LARGEST).all())
 
 
 def require_usable(features: Tensor) -> None:
     if not usable(features):
         raise ValueError(
-            "the backbone gives values that are not finite for an image of this chunk, which is not learnt: "
+            "the backbone returns values that are not finite for an image of this chunk, which is not learnt: "
             "look at its weights and precision"
         )

@@ -14,13 +14,13 @@ from prol.state import State
 
 SAMPLES_AT_ONCE = 64
 NUMBERS_AT_ONCE = 2**24
-"""Samples, or numbers of covariances, that are worked on together, so that memory does not grow with the classes."""
+"""Samples, or numbers of covariances, processed together, so that memory does not grow with the classes."""
 DOUBT = 150
-"""Samples of a class with which half as much is made of its own covariance as of one that has no end of them."""
+"""Samples at which a class covariance has half the weight it has with unlimited samples."""
 FLOOR = 1e-4
 """Least share of the mean variance that is added to variances."""
 LARGEST_LIFT = 1e6
-"""What a diagonal is raised by at most before it counts as that of no numbers."""
+"""Maximum that is added to a diagonal before it counts as not finite."""
 ROUNDING = 1e-5
 """How far float32 moments may be off, as a share of the mean square: all that is left of near copies."""
 
@@ -29,7 +29,7 @@ class ClassCovariances:
     """For each class the summed products of (1, u): count, sum and second moments in one packed row.
 
     Of the symmetric products the lower half is stored, row by row. So its first numbers are the products of u's first
-    coordinates: where classes become too many for `room` bytes, the last coordinates are left out for all of them.
+    coordinates: where classes become too many for `room` bytes, the last coordinates are dropped for all of them.
     """
 
     def __init__(self, state: State, width: int, room: int, dtype: torch.dtype) -> None:
@@ -53,11 +53,11 @@ class ClassCovariances:
         return min(self.width, max(1, widest(numbers)))
 
     def length_for(self, classes: int) -> int:
-        """How many numbers a class has, of those kept now, where there are so many classes."""
+        """How many of the numbers stored now a class has, where there are so many classes."""
         return packed_length(self._width_for(classes))
 
     def add(self, coordinates: Tensor, rows: Tensor) -> None:
-        """Takes in coordinates `[B, K]`, or more than are kept, of the class rows `[B]`."""
+        """Adds coordinates `[B, K]`, or more than are stored, of the class rows `[B]`."""
         x = torch.cat([torch.ones_like(coordinates[:, :1]), coordinates[:, : self.width]], dim=1)
         low, high = torch.tril_indices(self.width + 1, self.width + 1, device=x.device)
         few = partial(torch.split, split_size_or_sections=SAMPLES_AT_ONCE)
@@ -86,7 +86,7 @@ class ClassCovariances:
         for part in torch.split(own, at_once):
             mean, scatter = self._gaussians(part)
             count = counts[part].view(-1, 1, 1)
-            share = believed_share(count, prior_weight, self.width)
+            share = class_weight(count, prior_weight, self.width)
             ratio = whiten @ (scatter * (share / count)) @ whiten.T  # where the shared covariance is the identity
             factors = raised_factors((ratio + ratio.mT) / 2 + (1 - share) * identity)
             means.append((mean @ whiten.T).float())
@@ -95,7 +95,7 @@ class ClassCovariances:
             traces.append(factors.square().sum((1, 2)))
         n, volume = counts[own], torch.cat(volumes)
         divergence = (torch.cat(traces) - self.width) / 2 - volume  # of N(m, A) from N(m, P)
-        offset = volume + expected_gain(divergence, believed_share(n, prior_weight, self.width), n, self.width)
+        offset = volume + expected_gain(divergence, class_weight(n, prior_weight, self.width), n, self.width)
         return ClassTerms(own, torch.cat(means), whiten.float(), torch.cat(inverses), offset.float())
 
     def _mean_square(self, counts: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class ClassCovariances:
 
 @dataclass(frozen=True)
 class ClassTerms:
-    """log N(u; m, A) - log N(u; m, P) for each class with a covariance A of its own, P being that which all share,
+    """log N(u; m, A) - log N(u; m, P) for each class with its own covariance A, P being that which all share,
     less what a class of as many samples may expect of this difference, so that it does not win by being known well.
 
     By the chain rule this turns a score log N(x; μ, Σ), whose Σ is shared, into that of a Gaussian whose part u has the
@@ -131,7 +131,7 @@ class ClassTerms:
     offsets: Tensor
 
     def add_to(self, scores: Tensor, coordinates: Tensor) -> None:
-        """Adds the terms for coordinates `[B, K]`, or more than are kept, to scores `[B, C]` in place."""
+        """Adds the terms for coordinates `[B, K]`, or more than are stored, to scores `[B, C]` in place."""
         z = coordinates[:, : len(self.whiten)].float() @ self.whiten.T
         # A graph that is being exported holds for any number of samples: none may decide what it looks like.
         samples = 0 if torch.compiler.is_compiling() else len(z)
@@ -144,8 +144,8 @@ class ClassTerms:
             scores[:, self.classes[part]] += terms.T.to(scores)
 
 
-def believed_share(counts: Tensor, prior_weight: float, width: int) -> Tensor:
-    """How much the covariance of a class of n samples weighs: n / (n + prior_weight K) n / (n + DOUBT).
+def class_weight(counts: Tensor, prior_weight: float, width: int) -> Tensor:
+    """Weight of the covariance of a class of n samples: n / (n + prior_weight K) n / (n + DOUBT).
 
     The first factor makes it likely; the second is there since in small classes the likelier covariance decides worse.
     """
@@ -153,7 +153,7 @@ def believed_share(counts: Tensor, prior_weight: float, width: int) -> Tensor:
 
 
 def expected_gain(divergence: Tensor, shares: Tensor, counts: Tensor, width: int) -> Tensor:
-    """By how much own covariances should raise the score of a class's own samples, from their number alone, `[R]`.
+    """By how much class covariances should raise the score of a class's own samples, from their number alone, `[R]`.
 
     With the sample covariance S in coordinates where all classes together have the identity, A = aS + (1 - a)I. For S
     near I, the divergence of A from I is a²|S - I|²/4, of which noise makes up K²/n, the rest q being how classes
@@ -167,7 +167,7 @@ def expected_gain(divergence: Tensor, shares: Tensor, counts: Tensor, width: int
 
 
 def classes_at_once(width: int) -> int:
-    """Of how many classes square matrices of this width are worked on together."""
+    """For how many classes square matrices of this width are processed together."""
     return max(1, NUMBERS_AT_ONCE // max(1, width * width))
 
 

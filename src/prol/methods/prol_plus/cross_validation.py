@@ -1,4 +1,4 @@
-"""A strength of shrinkage chosen from second moments alone: generalised cross-validation needs no sample again."""
+"""Shrinkage chosen from second moments alone: generalised cross-validation needs no sample again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRENGTHS = tuple(10 ** (half / 2) for half in range(-10, 9))
 FIRST = STRENGTHS.index(1.0)
 """Where the search begins: few samples want much."""
 NO_FREEDOM = 1e-3
-"""Share of the samples left over by the parameters, below which rounding decides."""
+"""Share of the degrees of freedom that remain after the parameters, below which rounding decides."""
 
 
 def choose_strength(totals: Totals, start: int = FIRST) -> int:

@@ -35,7 +35,7 @@ from prol.methods.prol_plus.block_features import (
 )
 from prol.methods.prol_plus.class_covariances import ROUNDING, ClassCovariances, ClassTerms
 from prol.methods.prol_plus.cross_validation import FIRST, STRENGTHS, choose_strength
-from prol.methods.prol_plus.mean_shrinkage import steadied_lda
+from prol.methods.prol_plus.mean_shrinkage import shrunk_lda
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
 
@@ -197,7 +197,7 @@ class PROLPlus(Learner):
             self.chosen_at = self.seen
         if not (choose or begin):
             return
-        # What was learnt stays so: a chunk is not refused for what could not be chosen besides.
+        # A chunk that was learnt is not refused because a choice failed.
         with suppress(ValueError, RuntimeError):
             totals = self.moments.totals()
             if choose:
@@ -208,7 +208,7 @@ class PROLPlus(Learner):
     def _coordinates(self, linear: Tensor) -> Tensor | None:
         """Linear features `[B, L]` in the directions of class covariances `[B, K]`, if these are known."""
         if self.widths.own == self.widths.linear:
-            return linear.flip(1)  # the last blocks first: what is left out for want of room is of the earlier ones
+            return linear.flip(1)  # the last blocks first: what is dropped for lack of room is of the earlier ones
         return None if self.directions is None else linear @ self.directions
 
     def _embed(self, linear: Tensor) -> Tensor:
@@ -236,13 +236,13 @@ class PROLPlus(Learner):
         return self.latest(self._distance).familiarity(self.scale.apply(encoded)[:, start:])
 
     def _distance(self) -> RelativeDistance:
-        """By the last block alone: the others, and the random features, tell no more of it and take longer to solve."""
+        """By the last block alone: the others, and the random features, add no information and take longer to solve."""
         end = self.widths.linear
         return RelativeDistance.of(self.moments.part(end - end // self.widths.blocks, end))
 
     def _solve(self) -> tuple[SolvedHead, ClassTerms | None]:
         totals, penalty = self.moments.totals(), self._penalty()
-        weight, bias = steadied_lda(totals, penalty, ROUNDING, self.options.shrink_means)
+        weight, bias = shrunk_lda(totals, penalty, ROUNDING, self.options.shrink_means)
         head = SolvedHead(weight.float(), bias.float(), totals.counts > 0)
         if self.covariances is None or not bool((self.covariances.table.rows[:, 0] > 1).any()):
             return head, None
@@ -265,9 +265,6 @@ class PROLPlus(Learner):
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:
         values["seen"] -= self.moments.remove_class(tensors, row)
         return TAKEN
-
-    def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:  # noqa: ARG002
-        raise ValueError(f"{self.name} cannot unlearn images: what it trained on them cannot be told from the rest")
 
     def added_up(self) -> Sums:
         if not self.tuning.over:

@@ -1,8 +1,8 @@
-"""How far a class mean of few samples is believed: empirical Bayes on the means of a Gaussian classifier.
+"""Shrinkage of class means of few samples: empirical Bayes on the means of a Gaussian classifier.
 
 In many dimensions the mean of n samples is mostly noise: by E|ẑ - z|² = p/n too long, in units in which the spread
 within classes is one, p being the dimensions that count. So a class seldom seen seems far from everything. Here means
-are drawn in by what other classes tell of them.
+are shrunk by what is known from the other classes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import NEGLIGIBLE, factor, mean_square, within_classes
 
 LEAST_FREEDOM = 0.05
-"""Share of the samples left over by the parameters that the noise is reckoned with at least."""
+"""Least share of the degrees of freedom that remain after the parameters, for the noise."""
 LEAST_SIGNAL = 0.1
-"""Share of the means' squared length that is no noise, whatever the estimate says: classes must differ in something."""
+"""Least share of the means' squared length that is signal, whatever the estimate: classes must differ in something."""
 
 
-def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0, draw_in: bool = True) -> tuple[Tensor, Tensor]:
-    """Weights `[C, M]` and biases `[C]` of a linear discriminant analysis whose means are drawn in by their noise.
+def shrunk_lda(
+    totals: Totals, penalty: float, rounding: float = 0.0, shrink_means: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Weights `[C, M]` and biases `[C]` of a linear discriminant analysis whose means are shrunk by their noise.
 
-    Unless `draw_in` is false: then they stay as they are.
+    With `shrink_means` false the means are unchanged.
 
     The covariance Σ within classes gets `penalty` times its mean variance added to each, and `rounding` times the mean
-    square. With means m_c about that of all samples, drawn in to m̃_c, a class scores (x - μ)ᵀΣ⁻¹m̃_c - ½ m̃_cᵀΣ⁻¹m̃_c.
+    square. With means m_c about that of all samples, shrunk to m̃_c, a class scores (x - μ)ᵀΣ⁻¹m̃_c - ½ m̃_cᵀΣ⁻¹m̃_c.
     """
     count = totals.counts.sum().clamp(min=1)
     means, covariance = within_classes(totals)
@@ -33,20 +35,20 @@ def steadied_lda(totals: Totals, penalty: float, rounding: float = 0.0, draw_in:
     apart = (means - centre) * (totals.counts > 0).unsqueeze(1)
     spread, largest = float(covariance.diagonal().mean()), mean_square(totals) / float(count)
     known = spread > NEGLIGIBLE * largest
-    if not known:  # one sample a class, or copies: the nearest mean wins
+    if not known:  # one sample per class, or copies: the nearest mean wins
         covariance.zero_()
     added = penalty * spread + rounding * largest if known else largest
     covariance.diagonal().add_(added)
     lower = factor(covariance, largest)
     solved = torch.cholesky_solve(apart.T, lower)
     products = apart @ solved
-    mix = believed(products, totals.counts, _noise(lower, added, float(count)) if known and draw_in else 0.0)
+    mix = shrinkage(products, totals.counts, _noise(lower, added, float(count)) if known and shrink_means else 0.0)
     weight = (solved @ mix).T
     return weight, -(weight @ centre) - 0.5 * (mix * (products @ mix)).sum(0)
 
 
 def _noise(lower: Tensor, added: float, count: float) -> float:
-    """p: the squared length, times n, that noise alone gives the mean of n samples in the metric of Σ⁻¹.
+    """p: the squared length, times n, that noise alone adds to the mean of n samples in the metric of Σ⁻¹.
 
     Of the dimensions those count that the penalty leaves. Since Σ was fitted to the same samples, it seems too small
     where they are few.
@@ -57,18 +59,18 @@ def _noise(lower: Tensor, added: float, count: float) -> float:
     return dimensions / max(LEAST_FREEDOM, 1 - dimensions / count)
 
 
-def believed(products: Tensor, counts: Tensor, noise: float) -> Tensor:
-    """Columns `[C, C]` by which means are to be combined: one half each from two beliefs about how classes differ.
+def shrinkage(products: Tensor, counts: Tensor, noise: float) -> Tensor:
+    """Columns `[C, C]` by which means are combined: the average of two priors about how classes differ.
 
     `products` `[C, C]` are those of the means with each other, `counts` `[C]` their samples, `noise` / n the squared
-    length that noise gives to a mean of n samples. Without noise the means stay as they are.
+    length that noise adds to a mean of n samples. Without noise the means are unchanged.
     """
     if noise <= 0:
         return torch.eye(len(counts)).to(products)
-    return (in_any_direction(products, counts, noise) + in_shared_directions(products, counts, noise)) / 2
+    return (james_stein(products, counts, noise) + efron_morris(products, counts, noise)) / 2
 
 
-def in_any_direction(products: Tensor, counts: Tensor, noise: float) -> Tensor:
+def james_stein(products: Tensor, counts: Tensor, noise: float) -> Tensor:
     """James and Stein: classes differ by some length in any direction, so a mean shrinks by its own noise alone."""
     samples, lengths = counts.clamp(min=1), products.diagonal()
     seen = (counts > 0).to(products)
@@ -78,13 +80,13 @@ def in_any_direction(products: Tensor, counts: Tensor, noise: float) -> Tensor:
     return torch.diag(signal / (signal + noise / samples))
 
 
-def in_shared_directions(products: Tensor, counts: Tensor, noise: float) -> Tensor:
-    """Efron and Morris: classes differ in directions that many share, so a mean is drawn to where the others lie.
+def efron_morris(products: Tensor, counts: Tensor, noise: float) -> Tensor:
+    """Efron and Morris: classes differ in directions that many share, so a mean is shrunk towards where the others lie.
 
     Weighted by √n, all means are equally noisy: of each of their principal axes, noise has its share of the length.
     """
     root = counts.clamp(min=1).sqrt()
     lengths, axes = torch.linalg.eigh(products * root.unsqueeze(1) * root)
-    kept = (1 - noise / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp(min=0)
-    combined: Tensor = root.unsqueeze(1) * ((axes * kept) @ axes.T) / root
+    signal = (1 - noise / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp(min=0)
+    combined: Tensor = root.unsqueeze(1) * ((axes * signal) @ axes.T) / root
     return combined

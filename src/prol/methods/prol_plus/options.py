@@ -11,11 +11,11 @@ from prol.methods.prol_plus.class_covariances import packed_length, widest
 from prol.options import Count, Positive, Whole
 
 PLANNED_CLASSES = 100
-"""Classes that a budget is divided for; with more of them each has fewer directions of its own."""
+"""Classes that a budget is divided for; with more of them each class has fewer directions."""
 OWN_SHARE, WHOLE_SHARE = 1 / 3, 0.55
-"""Share of the budget for own covariances, and that which they may have if it holds them in all directions."""
+"""Share of the budget for class covariances, and their share if it holds them in all directions."""
 LINEAR_SHARE = 0.6
-"""Most of the features that may be the blocks' own; the others are random ones."""
+"""Maximum share of block features; the others are random ones."""
 NUMBER = 4
 """Bytes of a float32."""
 
@@ -32,7 +32,7 @@ class PROLPlusOptions(TaskOptions):
     """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
     holds no more."""
     bandwidth: Positive = 0.7
-    """Standard deviation of what goes into the cosines of the random features."""
+    """Standard deviation of the arguments of the random features' cosines."""
     class_directions: Whole | None = None
     """Directions in which each class has a covariance; by default as many as the budget holds, 0 for none."""
     prior_weight: Positive = 2.0
@@ -52,7 +52,7 @@ class PROLPlusOptions(TaskOptions):
     input_range: InputRange = "backbone"
     """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
     crop_pct: float | None = None
-    """Share of the shorter side that evaluation keeps; the backbone's own by default."""
+    """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Widths:
     random: int
     own: int
     own_room: int
-    """Bytes for all classes' own covariances together."""
+    """Bytes for all class covariances together."""
     stripe: int
     """Rows of the second moments that are stored together."""
 
@@ -105,8 +105,8 @@ def _fitted(options: PROLPlusOptions, budget_mb: float, width: int, depth: int) 
     return Widths(blocks, linear, random, own, PLANNED_CLASSES * packed_length(own) * NUMBER if own else 0, stripe)
 
 
-def _own(asked: int | None, numbers: int, linear: int) -> int:
-    """In how many of so many directions a class has a covariance of its own."""
+def _own(requested: int | None, numbers: int, linear: int) -> int:
+    """The number of directions in which a class has its own covariance."""
     share, whole = (widest(int(part * numbers) // PLANNED_CLASSES) for part in (OWN_SHARE, WHOLE_SHARE))
     most = linear if whole >= linear else share
-    return most if asked is None else min(asked, most)
+    return most if requested is None else min(requested, most)

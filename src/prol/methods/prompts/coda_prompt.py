@@ -106,7 +106,7 @@ class CODAPrompt(GradientLearner):
         count = self.tables["keys"].count
         own = torch.arange(max(0, count - self.options.components), count, device=self.backbone.device)
         parts = {f"head.{name}": part for name, part in self.head.trained().items()}
-        return parts | {name: Part.of_rows(table.rows, own, settled=True) for name, table in self.tables.items()}
+        return parts | {name: Part.of_rows(table.rows, own, fixed=True) for name, table in self.tables.items()}
 
     def _with_frozen(self, name: str, part: Part) -> Tensor:
         """All rows of a table, those of the current task through their leaf."""

@@ -139,11 +139,11 @@ class ConvPrompts:
         self.keys.append(orthonormal_rows(count, self.keys.rows, random))
 
     def trained(self, keys: bool) -> dict[str, Part]:
-        """Shared tensors, and the current task's generators, with their keys where asked for."""
+        """Shared tensors, and the current task's generators, with their keys where requested."""
         own = torch.arange(self.frozen, self.keys.count, device=self.keys.rows.device)
         names = self.tables() if keys else [name for name in self.tables() if name != "keys"]
         parts = {name: Part.whole(tensor) for name, tensor in self.shared.items()}
-        return parts | {name: Part.of_rows(self.tables()[name].rows, own, settled=True) for name in names}
+        return parts | {name: Part.of_rows(self.tables()[name].rows, own, fixed=True) for name in names}
 
     def additions(self, live: Mapping[str, Part] | None = None) -> dict[int, Additions]:
         """What to add inside the prompted blocks in one pass, through the leaves of `live` where given."""

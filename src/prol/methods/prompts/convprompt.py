@@ -34,7 +34,7 @@ class ConvPromptOptions(PromptOptions):
     length: Count = 5
     """Positions of a prefix."""
     generators: Literal["constant", "auto"] = "constant"
-    """How many generators a task gets: by `schedule`, or by how unlike its classes are to those before."""
+    """How many generators a task gets: by `schedule`, or by how much its classes differ from those before."""
     schedule: str = "5,2"
     """Generators of the first, second, ... task; the last number holds for all later ones. auto reads the first."""
     auto_chunks: Count = 5

@@ -78,7 +78,7 @@ class DualPrompt(GradientLearner):
     def start_task(self) -> None:
         self.adam.reset()
         old, init = self.expert.rows, self.options.init
-        # A task begins with the last one's prefix, but with a key of its own.
+        # A task begins with the last one's prefix, but with its own key.
         self.expert.append(old[-1:] if len(old) else initial((1, *old.shape[1:]), init, self.random))
         self.keys.append(initial((1, self.backbone.width), init, self.random))
 
@@ -104,8 +104,8 @@ class DualPrompt(GradientLearner):
         parts = {f"head.{name}": part for name, part in self.head.trained().items()}
         return parts | {
             "general": Part.whole(self.general),
-            "expert": Part.of_rows(self.expert.rows, task, settled=True),
-            "keys": Part.of_rows(self.keys.rows, task, settled=True),
+            "expert": Part.of_rows(self.expert.rows, task, fixed=True),
+            "keys": Part.of_rows(self.keys.rows, task, fixed=True),
         }
 
     def _prompted(self, tokens: Tensor, general: Tensor, expert: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class DualPrompt(GradientLearner):
 
     def exemptions(self) -> dict[str, str]:
         if self.options.test_selection == "batch_vote":
-            return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prefix"}
+            return {"batch_independence": "test_selection=batch_vote assigns the same prefix to all samples of a batch"}
         return {}
 
     def trained_tensors(self) -> list[Tensor]:

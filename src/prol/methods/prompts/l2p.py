@@ -134,7 +134,9 @@ class L2P(GradientLearner):
 
     def exemptions(self) -> dict[str, str]:
         if self.options.test_selection == "batch_vote":
-            return {"batch_independence": "test_selection=batch_vote gives all samples of a batch the same prompts"}
+            return {
+                "batch_independence": "test_selection=batch_vote assigns the same prompts to all samples of a batch"
+            }
         return {}
 
     def trained_tensors(self) -> list[Tensor]:

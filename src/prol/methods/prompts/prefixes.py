@@ -1,4 +1,4 @@
-"""Prefixes kept in tables, as blocks want them.
+"""Prefixes stored in tables, in the form that blocks take.
 
 Axes: L prompted blocks, 2 for key/value, H heads, l positions, d = D / H.
 """
@@ -44,7 +44,7 @@ def nearest_keys(query: Tensor, keys: Tensor, count: int = 1) -> Tensor:
 def batch_vote(rows: Tensor, keys: int) -> Tensor:
     """The rows that most samples of the batch chose, for every sample alike; `[B, N]` to `[B, N]`.
 
-    Of equal votes the lower row wins. A test batch with one task's images gives that task away.
+    Of equal votes the lower row wins. A test batch with one task's images reveals that task.
     """
     # Not bincount: on a GPU that waits for the device.
     votes = (rows.flatten() == torch.arange(keys, device=rows.device).unsqueeze(1)).sum(1)
@@ -69,10 +69,10 @@ def orthonormal_rows(count: int, old: Tensor, random: torch.Generator) -> Tensor
     made = []
     for start in range(0, count, width):
         new = drawn[start : start + width]
-        kept = old[len(old) - min(len(old), width - len(new)) :]
-        # The last columns of Q are what Gram-Schmidt gives, whether or not the old rows are at right angles themselves.
-        basis = torch.linalg.qr(torch.cat([kept, new]).T).Q
-        made.append(basis.T[len(kept) :])
+        fixed = old[len(old) - min(len(old), width - len(new)) :]
+        # The last columns of Q are those of Gram-Schmidt, whether or not the old rows are at right angles themselves.
+        basis = torch.linalg.qr(torch.cat([fixed, new]).T).Q
+        made.append(basis.T[len(fixed) :])
     return torch.cat(made)
 
 

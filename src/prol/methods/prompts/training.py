@@ -1,4 +1,4 @@
-"""What the prompt methods of the literature share: how fresh prompts begin, and who chooses them."""
+"""What the prompt methods of the literature share: how fresh prompts begin, and how they are chosen."""
 
 from __future__ import annotations
 

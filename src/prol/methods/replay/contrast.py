@@ -19,7 +19,7 @@ class ContrastOptions(ReplayOptions):
     """Options of replay with a contrast between rotated images."""
 
     rotations: Annotated[int, Range(least=1, most=MOST_VERSIONS, whole=True)] = MOST_VERSIONS
-    """Versions of each image, itself among them; each makes two images in a step."""
+    """Versions of each image, including itself; each makes two images per step."""
     per_class: Count = 7
     """The memory's share of a step is at most this many images for each class seen."""
     temperature: Positive = 0.07
@@ -55,7 +55,7 @@ class Contrast:
         self.projector = drawn_projector(b.width, self.width, learner.seed, b.device, b.dtype)
 
     def memory_share(self, rows: Tensor) -> int:
-        """How many images of the memory a step takes, with those of the chunk's class rows `[B]` seen too."""
+        """How many images of the memory a step takes, counting those of the chunk's class rows `[B]` as seen."""
         seen = (self._learner.learnt.rows > 0).index_fill(0, rows, True)
         return min(self._options.replay, self._options.per_class * int(seen.sum()))
 
@@ -128,7 +128,7 @@ def class_contrast(similarity: Tensor, same: Tensor, temperature: float, without
 
 
 def pair_contrast(similarity: Tensor, temperature: float) -> Tensor:
-    """The mean surprise of i's pair, which is N / 2 further on or back, of `[N, N]`; i itself is left out."""
+    """The mean surprise of i's pair, which is N / 2 further on or back, of `[N, N]`; i itself does not count."""
     half = len(similarity) // 2
     surprises = surprise(similarity, temperature, without_self=True)
     return torch.cat([surprises.diagonal(half), surprises.diagonal(-half)]).mean()

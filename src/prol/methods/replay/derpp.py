@@ -120,8 +120,8 @@ class DERPP(ReplayLearner):
             values["logits"] = o.alpha * logit_distance(self._recalled_logits("logit", drawn), then, known)
             values["labels"] = o.beta * F.cross_entropy(self._recalled_logits("label", drawn), drawn["label_rows"])
         now = F.pad(logits.detach(), (0, stored["logits"].shape[1] - logits.shape[1]))
-        met = torch.full_like(rows, logits.shape[1])
-        return summed(values), {"logits": now, "known": met}
+        known = torch.full_like(rows, logits.shape[1])
+        return summed(values), {"logits": now, "known": known}
 
     def _recalled_logits(self, which: str, drawn: Drawn) -> Tensor:
         recalled = self.recalled(drawn[f"{which}_slots"])
@@ -129,9 +129,9 @@ class DERPP(ReplayLearner):
 
 
 def logit_distance(logits: Tensor, stored: Tensor, known: Tensor) -> Tensor:
-    """Mean squared difference of `[n, C]`, over the first `known` classes `[n]`: those met when a sample was stored.
+    """Mean squared difference of `[n, C]`, over the first `known` classes `[n]`: those seen when a sample was stored.
 
-    Logits of the others, whose rows nothing had trained then, are no targets.
+    Logits of the others, whose rows were untrained then, are no targets.
     """
     counts = torch.arange(logits.shape[1], device=logits.device) < known.unsqueeze(1)
     return torch.where(counts, logits - stored, 0).square().sum() / counts.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Experience replay: the chunk and a draw from the memory, as one batch or with a loss of its own for each."""
+"""Experience replay: the chunk and a draw from the memory, as one batch or with separate losses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ER(ReplayLearner):
 class ERACE(ReplayLearner):
     """Asymmetric cross entropy: new data do not push old classes down.
 
-    The chunk competes with its own classes and those never met, the memory with all; two passes.
+    The chunk competes with its own classes and those never seen, the memory with all; two passes.
     """
 
     name: ClassVar[str] = "er_ace"
@@ -41,20 +41,20 @@ class ERACE(ReplayLearner):
     def draw(self, rows: Tensor) -> Drawn:
         drawn = self.draw_memory()
         count = len(rows) + len(drawn["slots"])
-        met = self.learnt.rows > 0
-        return drawn | {"met": met, "views": draw_views(PARTIAL, count, self.size, self.random)}
+        seen = self.learnt.rows > 0
+        return drawn | {"seen": seen, "views": draw_views(PARTIAL, count, self.size, self.random)}
 
     def losses(self, images: Tensor, rows: Tensor, drawn: Drawn) -> tuple[Losses, Payload]:
         views = apply_views(PARTIAL, torch.cat([images, self.recalled(drawn["slots"])]), drawn["views"])
         logits = self.logits(self.features(views[: len(rows)]))
-        values = {"chunk": asymmetric_cross_entropy(logits, rows, drawn["met"])}
+        values = {"chunk": asymmetric_cross_entropy(logits, rows, drawn["seen"])}
         if len(views) > len(rows):
             recalled = self.logits(self.features(views[len(rows) :]))
             values["memory"] = F.cross_entropy(recalled, drawn["memory_rows"])
         return summed(values), {}
 
 
-def asymmetric_cross_entropy(logits: Tensor, rows: Tensor, met: Tensor) -> Tensor:
-    """Cross entropy of `[B, C]` without the classes that were `met` before, bool `[C]`, and are not in the chunk."""
-    present = torch.zeros_like(met).index_fill(0, rows, True)
-    return F.cross_entropy(logits.masked_fill(met & ~present, -torch.inf), rows)
+def asymmetric_cross_entropy(logits: Tensor, rows: Tensor, seen: Tensor) -> Tensor:
+    """Cross entropy of `[B, C]` without the classes that were `seen` before, bool `[C]`, and are not in the chunk."""
+    present = torch.zeros_like(seen).index_fill(0, rows, True)
+    return F.cross_entropy(logits.masked_fill(seen & ~present, -torch.inf), rows)

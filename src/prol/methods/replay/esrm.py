@@ -32,14 +32,14 @@ class ESRMOptions(ReplayOptions):
     projection: Count = 128
     """How many numbers a feature is projected to."""
     detach_clean: bool = False
-    """Whether the prediction of the image as it is only teaches that of its view, and is not moved towards it."""
+    """Whether the prediction of the plain image is only a target for that of its view, and gets no gradient."""
 
 
 class ESRM(ReplayLearner):
-    """Chunk and memory as they are and as views, which are to agree; unsure and sure, new and stored are contrasted.
+    """Chunk and memory, plain and as views, are to agree; unsure and sure, new and stored are contrasted.
 
     Of each sample the entropy of its prediction is stored, as the network in evaluation saw it before the step that it
-    came with, and anew whenever a task begins. Where one has to go, it is the surest of the class that would lose one.
+    came with, and anew whenever a task begins. The sample replaced is the surest of the class that would lose one.
     """
 
     name: ClassVar[str] = "esrm"
@@ -132,12 +132,12 @@ def cross_contrast(
     are masks, so that their sizes may vary in a step of fixed shape.
 
     Args:
-        a: unit vectors `[N, D]`, of which `in_a`, bool `[N]`, says who belongs to the group.
+        a: unit vectors `[N, D]`, of which `in_a`, bool `[N]`, says which belong to the group.
         b: unit vectors `[M, D]`, with `in_b` `[M]`.
         same: whether two are of one class, bool `[N, M]`.
     """
     scores = a @ b.T / temperature
-    # The least number and not -inf: where nobody is in `b`, the row stays finite, and so does its gradient.
+    # The least number and not -inf: where `b` is empty, the row stays finite, and so does its gradient.
     log_p = scores.masked_fill(~in_b, torch.finfo(scores.dtype).min).log_softmax(1)
     counts = same & in_a.unsqueeze(1) & in_b
     pairs = (in_a.sum() * in_b.sum()).clamp(min=1)
@@ -164,7 +164,7 @@ def above_median(values: Tensor) -> Tensor:
 def surest_replaced(
     entropy: Tensor, stored_rows: Tensor, slots: Tensor, rows: Tensor, new_entropy: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Where samples go when each new one takes the place of the surest of a class.
+    """Where samples go when each new one replaces the surest of a class.
 
     A new sample is given a slot, but what has to go is the sample of least entropy of the class that lies there: what
     lay in the slot moves to that one's place. So each slot holds the class that it would hold anyway. Samples come one

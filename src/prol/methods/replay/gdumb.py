@@ -156,7 +156,7 @@ class MemoryNetwork:
         take = Captured(step, self._captured)
         size = memory.images.shape[-1]
         for epoch in range(options.epochs):
-            # What the full batches of an epoch leave out comes in another one.
+            # What the full batches of an epoch omit comes in another one.
             slots = torch.randperm(count, generator=self._random)[: steps * batch]
             views = draw_views(PARTIAL, steps * batch, size, self._random)
             given = [torch.split(upload(t, self._device), batch) for t in (slots, memory.rows_in(slots), views)]

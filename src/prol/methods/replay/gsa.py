@@ -19,7 +19,7 @@ from prol.state import State
 BALANCE = 2.0
 """Weight of the balanced batch's term."""
 UNWEIGHTED = 5
-"""Steps at the beginning of a task in which every class weighs 1."""
+"""Steps at the beginning of a task in which every class has weight 1."""
 COUNT, OWN, OTHERS = 0, 1, 2
 """Columns of what is summed for a class: its samples, its probability on them, and on samples of other classes."""
 
@@ -109,7 +109,7 @@ class GSA(ReplayLearner):
 def new_share(replay: int, chunk: int, new: int, seen: int) -> int:
     """How many of `replay` samples are new ones, by the share of new classes among those seen: at least one.
 
-    Where a task has brought no class yet, the chunk stands for the new ones.
+    Where a task has brought no class yet, the chunk counts as the new ones.
     """
     if not new:
         return min(chunk, replay)

@@ -178,7 +178,7 @@ class ReplayLearner(Learner):
             raise
 
     def _reread(self) -> None:
-        """A step that the host had counted on was not taken on the device: what the host knows is read again."""
+        """A step the host relied on was not taken on the device: the host reads the device's state again."""
         self.memory.reread()
         self.learnt.replace(self._counted.rows)
 
@@ -272,7 +272,7 @@ def flattened(running: Mapping[str, Tensor]) -> Tensor:
 def restore_unless(valid: Tensor, running: Mapping[str, Tensor], before: Tensor) -> None:
     """Leaves running statistics as they are where `valid`, a bool scalar, else restores what `flattened` returned.
 
-    The host waits for nothing. A choice and not a weighted sum: what a bad step has made of them may be NaN.
+    The host waits for nothing. A choice and not a weighted sum: an invalid step may have made them NaN.
     """
     homes = list(running.values())
     chosen = torch.split(torch.where(valid, flattened(running), before), [home.numel() for home in homes])

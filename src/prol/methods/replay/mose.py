@@ -29,7 +29,7 @@ class MOSEOptions(ReplayOptions):
     current: Whole = 22
     """Images of the current task's classes that join the chunk, from the memory."""
     views: Literal["plain_crop", "two_crops", "plain_full", "two_full"] = "plain_crop"
-    """The two of each image: as it is, or cropped and now and then grey, or with its colours changed too."""
+    """The two views of each image: as it is, or cropped and sometimes grey, or with its colours changed too."""
     temperature: Positive = 0.07
     """What similarities are divided by."""
     distil: NotNegative = 1.0
@@ -41,7 +41,7 @@ class MOSEOptions(ReplayOptions):
 
 
 class MOSE(ReplayLearner):
-    """Four experts, one a stage, each with cross entropy and supervised contrast of its own.
+    """Four experts, one per stage, each with its own cross entropy and supervised contrast.
 
     All of a step passes in one batch: images balanced over old and new classes, which compete with all, and the chunk
     with others of the current task, which compete among themselves.

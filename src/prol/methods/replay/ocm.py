@@ -1,4 +1,4 @@
-"""OCM: features that tell everything apart, held where the network of the last task had them."""
+"""OCM: features that discriminate all images, held where the network of the last task had them."""
 
 from __future__ import annotations
 

@@ -72,10 +72,10 @@ class OnPro(ReplayLearner):
         share = self.contrast.memory_share(rows)
         memory = self._draw_mixed(share) if self._mixes(share) else self.draw_memory(share)
         count = len(memory["slots"]) + len(memory.get("close_weights", ()))
-        met = self.draw_memory(share)
+        mixed = self.draw_memory(share)
         drawn |= memory | {"memory_turned": self.contrast.draw_turned(count)}
-        drawn |= {"mean_slots": met["slots"], "mean_rows": met["memory_rows"]}
-        drawn["mean_views"] = self.contrast.draw_views(len(met["slots"]))
+        drawn |= {"mean_slots": mixed["slots"], "mean_rows": mixed["memory_rows"]}
+        drawn["mean_views"] = self.contrast.draw_views(len(mixed["slots"]))
         return drawn | {"views": self.contrast.draw_views(count if self.clock.first_row else len(rows))}
 
     def _mixes(self, share: int) -> bool:
@@ -155,7 +155,7 @@ class OnPro(ReplayLearner):
         return self._means_of(plain, viewed, rows)[0]
 
     def _memory_means(self, drawn: Drawn) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The same for a draw of the memory of its own, which is not mixed; and the means to be stored."""
+        """The same for a separate draw from the memory, which is not mixed; and the means to be stored."""
         images, rows = self.recalled(drawn["mean_slots"]), drawn["mean_rows"]
         both = torch.cat([images, apply_views(CROP_GREY, images, drawn["mean_views"])])
         projections = self.contrast.projected(self.features(both))

@@ -23,11 +23,11 @@ EMPTY = -1
 
 @dataclass(frozen=True)
 class Places:
-    """What the host knows: the class row in each slot `[capacity]`, EMPTY where there is none, and samples met."""
+    """What the host knows: the class row in each slot `[capacity]`, EMPTY where there is none, and samples seen."""
 
     rows: Tensor
     filled: int = 0
-    met: int = 0
+    seen: int = 0
 
 
 Choose = Callable[[Places, int, torch.Generator], int | None]
@@ -35,10 +35,10 @@ Choose = Callable[[Places, int, torch.Generator], int | None]
 
 
 def reservoir(places: Places, row: int, random: torch.Generator) -> int | None:  # noqa: ARG001
-    """Every sample met so far is stored with the same probability (Vitter 1985)."""
+    """Every sample seen so far is stored with the same probability (Vitter 1985)."""
     if places.filled < len(places.rows):
         return places.filled
-    slot = int(torch.rand((), generator=random, dtype=torch.float64) * (places.met + 1))
+    slot = int(torch.rand((), generator=random, dtype=torch.float64) * (places.seen + 1))
     return slot if slot < len(places.rows) else None
 
 
@@ -78,11 +78,11 @@ class SampleMemory:
         self.places = Places(torch.full((capacity,), EMPTY))
         self.images = torch.zeros(capacity + 1, 3, size, size, dtype=torch.uint8, device=device)
         self.rows = torch.full((capacity + 1,), EMPTY, device=device)
-        self.met = torch.zeros((), dtype=torch.int64, device=device)
+        self.seen = torch.zeros((), dtype=torch.int64, device=device)
         self.payload: dict[str, Tensor] = {}
         state.group("memory", self._read, self._load, kind="sample")
         state.value("memory/filled", read=lambda: self.places.filled, load=self._load_filled)
-        state.value("memory/met", read=lambda: self.places.met, load=self._load_met)
+        state.value("memory/met", read=lambda: self.places.seen, load=self._load_seen)
         state.on_remove(remove_samples)
         state.on_combine(combine_samples)
         state.trace(removed="which of the other images are stored was drawn while it was there")
@@ -102,7 +102,7 @@ class SampleMemory:
         named: list[int] = []
         for row in rows:
             slot = self.choose(places, row, random)
-            places = replace(places, met=places.met + 1)
+            places = replace(places, seen=places.seen + 1)
             named.append(self.capacity if slot is None else slot)
             if slot is None:
                 slots.append(self.capacity)
@@ -149,14 +149,14 @@ class SampleMemory:
 
     def _written(self, count: int, valid: Tensor) -> None:
         self.rows[self.capacity].fill_(EMPTY)
-        self.met += count * valid
+        self.seen += count * valid
 
     def commit(self, insertion: Insertion) -> None:
         """On the host: the step that wrote has been taken."""
         self.places = insertion.after
 
     def reread(self) -> None:
-        """On the host: what the device holds, after steps that were counted on and wrote nothing.
+        """On the host: what the device holds, after steps that the host relied on and that wrote nothing.
 
         Slots that such a step left empty are closed: what lies behind them moves up, in place.
         """
@@ -168,7 +168,7 @@ class SampleMemory:
                 home[: len(stored)] = home[stored]
                 home[len(stored) :] = fill
             rows = self.rows[:-1].cpu()
-        self.places = Places(rows, len(there), int(self.met))
+        self.places = Places(rows, len(there), int(self.seen))
 
     def draw(self, count: int, random: torch.Generator, among: Tensor | None = None) -> Tensor:
         """Slots `[n]` of different samples, as many as there are up to `count`; `among` are those to choose from."""
@@ -199,13 +199,13 @@ class SampleMemory:
     def _load_filled(self, filled: int) -> None:
         self.places = replace(self.places, filled=filled)
 
-    def _load_met(self, met: int) -> None:
-        self.places = replace(self.places, met=met)
-        self.met.fill_(met)
+    def _load_seen(self, seen: int) -> None:
+        self.places = replace(self.places, seen=seen)
+        self.seen.fill_(seen)
 
 
 def remove_samples(tensors: Tensors, values: dict[str, Any], row: int) -> str:
-    """Takes the samples of a class out of a saved memory, in place; says how many there were.
+    """Removes the samples of a class from a saved memory, in place; says how many there were.
 
     The others move up, and rows behind the class's own move down by one.
     """

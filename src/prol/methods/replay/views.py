@@ -27,7 +27,7 @@ class ViewKind:
         flip: how often it is mirrored.
         jitter: how far brightness, contrast, saturation and hue may change, in this order.
         jitter_chance: how often they do.
-        grey: how often all colour is taken out.
+        grey: how often all colour is removed.
     """
 
     least_area: float | None = None
@@ -148,7 +148,7 @@ def versions(images: Tensor, count: int = MOST_VERSIONS) -> Tensor:
     """The first `count` rotated versions of `[N, 3, S, S]`, one after the other: `[count * N, 3, S, S]`.
 
     Version r turns the upper half upside down where r // 4 is 1 or 3, the lower half where it is 2 or 3, and then the
-    whole image by r % 4 quarters. Version 0 is the image as it is. Each is a class of its own beside the image's class.
+    whole image by r % 4 quarters. Version 0 is the image as it is. Each is a separate class.
     """
     middle = images.shape[2] // 2
     upper, lower = images[:, :, :middle], images[:, :, middle:]
@@ -209,7 +209,7 @@ def mixed_cross_entropy(logits: Tensor, rows: Tensor, others: Tensor, weights: T
 
 
 def mixed_rows(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
-    """Class rows `[N]`; a mixture of two classes is one of its own, with a number below 0."""
+    """Class rows `[N]`; a mixture of two classes is a separate one, with a number below 0."""
     alone = -1 - torch.arange(len(rows), device=rows.device)
     return torch.where((weights > 0) & (rows != others), alone, rows)
 
