@@ -122,7 +122,7 @@ class Finder(ast.NodeVisitor):
 
     def _drop(self, node: ast.stmt) -> None:
         call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-        if call and SILENT.match(self._source(node.value.func)) and "warnings" not in self._source(node):  # type: ignore
+        if call and SILENT.match(self._source(node.value.func)) and "warnings" not in self._source(node):
             return
         droppable = call or isinstance(node, (ast.AugAssign, ast.Raise, ast.Continue, ast.Break))
         if isinstance(node, ast.Assign):
