@@ -1,6 +1,7 @@
 """Measures what the fast tests catch: draws small faults in src/prol and runs the tests against each of them.
 
-    python tools/mutants.py [--count 126] [--seed 0] [--room ROOM] [--limit N] [--jobs 1] [--survivors] [--list]
+    python tools/mutants.py [--count 126] [--seed 0] [--room ROOM] [--limit N] [--jobs 1] [--near]
+        [--survivors] [--list]
     python tools/mutants.py --summary
 
 A mutant is one edit at one place of the syntax tree. Each room (a folder of src/prol, or the modules at its top) gets
@@ -10,8 +11,9 @@ warnings, logging, decorators, arguments in HINTS, and code that needs a GPU: br
 `torch.cuda`, what follows a guard that returns on the CPU, functions that use a CUDA stream or event unconditionally,
 and GPU_ONLY.
 
-Mutants run in a copy of the working tree: first the room's tests and the module's doctests (files named after the
-module first), then all other fast tests. A mutant is caught by the first test that fails, provided that this test
+Mutants run in a copy of the working tree: first the fast tests of the room and the module's doctests, files named
+after the module first. Mutants that pass these are put into one tree for all fast tests, and each test that fails there
+is run against each of these mutants alone. A mutant is caught by the first test that fails, provided that this test
 passes without the mutant, or by the time limit if no test ends for PATIENCE seconds. Test sessions are forked from a
 process that has imported the libraries, not prol. Each outcome is written to results/mutants/mutants.json at once, and
 a second call runs what is missing; mutants whose code is gone are replaced. `--survivors` runs survivors again.
@@ -45,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results/mutants/mutants.json"
 REASONS = RESULTS.with_name("reasons.json")
 PATIENCE = 120.0
-COLLECTING, HANGING = "collecting ", "time limit in "
+COLLECTING, HANGING, PASSED_NEAR = "collecting ", "time limit in ", "passed its room"
 
 DRIVER = """
 import importlib, json, os, signal, sys
@@ -69,8 +71,6 @@ class Watch:
         def rank(item, places):
             name = os.path.relpath(item.path, self.given["tree"])
             return next((i for i, place in enumerate(places) if (name + "/").startswith(place + "/")), len(places))
-        done = self.given["done"]
-        items[:] = [item for item in items if rank(item, done) == len(done)]
         items.sort(key=lambda item: rank(item, self.given["first"]))
 
     def pytest_runtest_logstart(self, nodeid):
@@ -149,63 +149,97 @@ class Copy:
         self._driver.kill()
         self._driver.communicate()
 
-    def examine(self, mutant: Mutant) -> dict[str, Any]:
-        """The outcome of a mutant: caught, with the test that failed, or survived."""
-        began, caught_by = time.monotonic(), None
-        near = _near(self.tree, mutant)
-        stages = [(near, _first(self.tree, mutant, near), [])]
-        far = [name for name in ("tests", "src", "docs") if (self.tree / name).exists()]
-        stages.append((far, _first(self.tree, mutant, far), near))
-        with self._mutated(mutant):
-            for places, first, done in stages:
-                caught_by = self._failure(places, first, done)
-                if caught_by:
-                    break
-        if caught_by and not self._passes_without(caught_by):
-            return {"outcome": "error", "caught_by": f"fails without the mutant: {caught_by}"}
-        seconds = round(time.monotonic() - began, 1)
-        return {"outcome": "caught" if caught_by else "survived", "caught_by": caught_by, "seconds": seconds}
+    def examine_near(self, mutant: Mutant) -> dict[str, Any]:
+        """Runs the tests of the mutant's room."""
+        began, near = time.monotonic(), _near(self.tree, mutant)
+        with self._mutated([mutant]):
+            failed = self._failures(near, _first(self.tree, mutant, near))
+        outcome = "caught" if failed else PASSED_NEAR
+        if failed and self._fails_without(failed):
+            outcome = "error"
+        return _outcome(outcome, failed, time.monotonic() - began)
+
+    def examine_far(self, batch: list[Mutant]) -> dict[str, dict[str, Any]]:
+        """Runs all tests against several mutants at once, then each test that failed against each mutant alone."""
+        began = time.monotonic()
+        with self._mutated(batch):
+            failed = self._failures(
+                [name for name in ("tests", "src", "docs") if (self.tree / name).exists()], most=200
+            )
+        if len(batch) > 1 and any(not _is_test(name) for name in failed):  # a session that broke off says too little
+            half = len(batch) // 2
+            return self.examine_far(batch[:half]) | self.examine_far(batch[half:])
+        failed = [name for name in failed if name not in self._fails_without(failed)]
+        seconds, outcomes = (time.monotonic() - began) / len(batch), {}
+        for mutant in batch:
+            began, caught_by = time.monotonic(), failed
+            if failed and len(batch) > 1:
+                with self._mutated([mutant]):
+                    caught_by = self._failures(failed)
+            outcome = "caught" if caught_by else "survived"
+            outcomes[mutant.id] = _outcome(outcome, caught_by, time.monotonic() - began + seconds)
+        return outcomes
 
     @contextmanager
-    def _mutated(self, mutant: Mutant) -> Iterator[None]:
-        file = self.tree / mutant.file
-        source = file.read_text(encoding="utf-8")
-        compiled = Path(importlib.util.cache_from_source(str(file)))
+    def _mutated(self, mutants: list[Mutant]) -> Iterator[None]:
+        sources = {file: (self.tree / file).read_text(encoding="utf-8") for file in {one.file for one in mutants}}
+        changed = dict(sources)
+        for mutant in sorted(mutants, key=lambda one: -one.edit.start):  # positions before an edit stay
+            changed[mutant.file] = mutant.edit.apply(changed[mutant.file])
         try:
-            file.write_text(mutant.edit.apply(source), encoding="utf-8")
-            compiled.unlink(missing_ok=True)  # it is trusted by time and size, and both may be equal
+            self._write(changed)
             yield
         finally:
-            file.write_text(source, encoding="utf-8")
-            compiled.unlink(missing_ok=True)
+            self._write(sources)
 
-    def _passes_without(self, test: str) -> bool:
-        name = test.removeprefix(COLLECTING).removeprefix(HANGING)
-        runs = "::" in name or (name.endswith(".py") and (self.tree / name).exists())
-        if runs and name not in self._sound and self._failure([name], [], []) is None:
-            self._sound.add(name)
-        return name in self._sound or not runs
+    def _write(self, sources: dict[str, str]) -> None:
+        for name, source in sources.items():
+            (self.tree / name).write_text(source, encoding="utf-8")
+            # A compiled file is trusted by time and size, and both may be equal.
+            Path(importlib.util.cache_from_source(str(self.tree / name))).unlink(missing_ok=True)
 
-    def _failure(self, places: list[str], first: list[str], done: list[str]) -> str | None:
-        """What fails in a session of pytest, if anything does."""
-        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", *places]
-        given = {"tree": str(self.tree), "log": str(self._log), "arguments": arguments, "first": first, "done": done}
+    def _fails_without(self, failed: list[str]) -> set[str]:
+        """Those tests that fail without a mutant as well."""
+        unsure = [name for name in failed if _is_test(_place(name)) and _place(name) not in self._sound]
+        broken = (
+            {_place(name) for name in self._failures([_place(name) for name in unsure], most=200)} if unsure else set()
+        )
+        self._sound |= {_place(name) for name in unsure} - broken
+        return {name for name in failed if _place(name) in broken}
+
+    def _failures(self, places: list[str], first: list[str] | None = None, most: int = 1) -> list[str]:
+        """What fails in a session of pytest."""
+        options = ["-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", f"--maxfail={most}"]
+        given = {"tree": str(self.tree), "log": str(self._log), "arguments": [*options, *places], "first": first or []}
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
         self._driver.stdin.write(json.dumps(given).encode() + b"\n")
-        failed, pid, last = None, 0, "tests"
+        failed, pid, last = dict[str, None](), 0, "tests"
         while True:
             if pid and not select.select([self._driver.stdout], [], [], self.patience)[0]:
-                failed = failed or HANGING + last
+                failed[HANGING + last] = None
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
             said = json.loads(self._driver.stdout.readline())
             pid, last = said.get("pid", pid), said.get("test", last)
-            if said.get("failed") and failed is None:
-                failed = last if "::" in last else COLLECTING + last
+            if said.get("failed"):
+                failed[last if "::" in last else COLLECTING + last] = None
             if "exit" in said:
-                fine = said["exit"] in (0, 5)  # 5: no test was collected
-                return failed if failed or fine else f"{COLLECTING}tests: pytest ended with {said['exit']}"
+                if said["exit"] not in (0, 5) and not failed:  # 5: no test was collected
+                    failed[f"{COLLECTING}tests: pytest ended with {said['exit']}"] = None
+                return list(failed)
+
+
+def _outcome(outcome: str, failed: list[str], seconds: float) -> dict[str, Any]:
+    return {"outcome": outcome, "caught_by": failed[0] if failed else None, "seconds": round(seconds, 1)}
+
+
+def _place(failed: str) -> str:
+    return failed.removeprefix(COLLECTING).removeprefix(HANGING)
+
+
+def _is_test(name: str) -> bool:
+    return "::" in name and not name.startswith((COLLECTING, HANGING))
 
 
 def _near(tree: Path, mutant: Mutant) -> list[str]:
@@ -273,6 +307,7 @@ def main() -> None:
     parser.add_argument("--room", help="run mutants of one room only")
     parser.add_argument("--limit", type=int, help="run so many at most")
     parser.add_argument("--jobs", type=int, default=1, help="mutants side by side")
+    parser.add_argument("--near", action="store_true", help="run the tests of the mutants' rooms only")
     parser.add_argument("--survivors", action="store_true", help="run survivors again")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     parser.add_argument("--summary", action="store_true", help="print the share caught, and the survivors")
@@ -301,21 +336,30 @@ def main() -> None:
         copies = threading.local()
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants_", ignore_cleanup_errors=True)))
 
-        def one(mutant: Mutant) -> dict[str, Any]:
+        def copy() -> Copy:
             if not hasattr(copies, "copy"):
                 copies.copy = Copy(Path(tempfile.mkdtemp(dir=place)))
                 stack.callback(copies.copy.close)
-            return copies.copy.examine(mutant)
+            return copies.copy
+
+        def note(mutant: Mutant, outcome: dict[str, Any], number: str) -> None:
+            records[mutant.id] |= outcome
+            write(RESULTS, given.seed, list(records.values()))
+            said = f"{outcome['outcome']} {outcome['caught_by'] or ''} {outcome['seconds']} s"
+            print(f"[{number}] {mutant.file}:{mutant.line} {mutant.kind}: {said}", flush=True)
 
         threads = ThreadPoolExecutor(given.jobs)
         stack.callback(threads.shutdown, cancel_futures=True)
-        futures = {threads.submit(one, mutant): mutant for mutant in wanted}
-        for number, future in enumerate(as_completed(futures), 1):
-            mutant, outcome = futures[future], future.result()
-            records[mutant.id] |= outcome
-            write(RESULTS, given.seed, list(records.values()))
-            said = f"{outcome['outcome']} {outcome['caught_by'] or ''} {outcome.get('seconds', '')}"
-            print(f"[{number}/{len(wanted)}] {mutant.file}:{mutant.line} {mutant.kind}: {said}", flush=True)
+        near = {threads.submit(lambda one: copy().examine_near(one), mutant): mutant for mutant in wanted}
+        for number, future in enumerate(as_completed(near), 1):
+            note(near[future], future.result(), f"{number}/{len(wanted)}")
+        left = [one for one in drawn if records[one.id].get("outcome") == PASSED_NEAR and not given.near]
+        print(f"{len(left)} mutants passed the tests of their rooms", flush=True)
+        batches = [left[first :: given.jobs] for first in range(min(given.jobs, len(left)))]
+        for done in threads.map(lambda batch: copy().examine_far(batch), batches):
+            for one in left:
+                if one.id in done:
+                    note(one, done[one.id], "all tests")
     print(summary(list(records.values()), reasons))
 
 
