@@ -243,8 +243,11 @@ def _is_test(name: str) -> bool:
 
 
 def _near(tree: Path, mutant: Mutant) -> list[str]:
-    """The tests of the mutant's room, and the doctests of its module."""
-    tests = [tree / "tests" / mutant.room] if mutant.room != TOP else sorted((tree / "tests").glob("test_*.py"))
+    """The tests of the mutant's room, of a method those of its package, and the doctests of its module."""
+    folder = (tree / "tests").joinpath(*Path(mutant.file).relative_to(PACKAGE).parts[:-1])
+    if mutant.room != "methods" or not folder.exists():
+        folder = tree / "tests" / mutant.room
+    tests = [folder] if mutant.room != TOP else sorted((tree / "tests").glob("test_*.py"))
     return [str(place.relative_to(tree)) for place in tests if place.exists()] + [mutant.file]
 
 
