@@ -324,7 +324,7 @@ def main() -> None:
     records = {
         one.id: one.record | {k: v for k, v in stored.get(one.id, {}).items() if k not in one.record} for one in drawn
     }
-    again = {None, "error"} | ({"survived"} if given.survivors else set())
+    again = {None, "error"} | ({"survived", PASSED_NEAR} if given.survivors else set())
     wanted = [one for one in drawn if records[one.id].get("outcome") in again and given.room in (None, one.room)]
     wanted = wanted[: given.limit]
     if given.list:
