@@ -289,7 +289,10 @@ def summary(records: list[dict[str, Any]], reasons: dict[str, str]) -> str:
     for room, those in [*per_room.items(), ("all", done)]:
         caught = sum(one["outcome"] == "caught" for one in those)
         lines.append(f"{room:14}{caught:4} of {len(those):4} caught{100 * caught / max(1, len(those)):7.1f} %")
-    lines.append(f"{len(records) - len(done)} not run")
+    undecided = sum(record.get("outcome") == PASSED_NEAR for record in records)
+    lines.append(
+        f"{len(records) - len(done) - undecided} not run, {undecided} passed their rooms and are not counted yet"
+    )
     for one in done:
         if one["outcome"] == "survived":
             place = f"{one['id']} {one['file']}:{one['line']} {one['kind']}"
