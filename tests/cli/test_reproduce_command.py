@@ -62,6 +62,18 @@ def test_the_ablation_at_the_smoke_scale(command, micro_vit: str, tmp_path: Path
     assert again.out.strip() in out
 
 
+def test_an_interrupted_reproduction_says_how_it_resumes(
+    command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prol.paper.reproduction.reproduce", interrupted)
+    outcome = command("reproduce", "ablation", "--scale", "smoke", "--device", "cpu", "--out", str(tmp_path))
+    assert outcome.code == 130
+    assert "the same command resumes it" in outcome.out
+
+
 @pytest.mark.slow
 def test_complexity_at_the_smoke_scale(command, micro_vit: str, tmp_path: Path) -> None:
     given = ("--scale", "smoke", "--backbone", micro_vit, "--threads", "1", "--jobs", "2", "--out", str(tmp_path))

@@ -24,6 +24,7 @@ def test_the_best_settings_are_printed_and_written(command, micro_vit: str, tmp_
     code, text, errors = command(*asked)
     assert (code, errors) == (0, "")
     assert "finished (3 of 3 runs)" in text
+    assert "forgetting seeds tried" in " ".join(text.split())
     assert "test images: such a choice" not in text
     content = json.loads((out / "sweep.json").read_text())
     assert {one["method"] for one in content["best"]} == {"ncm", "head_only"}

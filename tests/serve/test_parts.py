@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from prol.serve.errors import RequestError
 from prol.serve.monitoring import Throughput
 from prol.serve.pending import Pending, PendingImage
 from prol.serve.security import Tokens, read_token
 from prol.serve.server import listen
+from prol.serve.settings import Limits
 from prol.serve.store import Records
-from prol.serve.uploads import MemoryBudget, Reservation
+from prol.serve.uploads import MemoryBudget, Reservation, decode_images
 
 
 class Clock:
@@ -100,6 +103,14 @@ def test_memory_is_given_back_as_a_whole() -> None:
                 second.take(2)
         second.take(10)
     assert budget.taken == 0
+
+
+def test_images_take_as_much_memory_as_their_pixels() -> None:
+    file, budget = io.BytesIO(), MemoryBudget(1000)
+    Image.new("RGB", (7, 5)).save(file, "PNG")
+    with Reservation(budget) as memory:
+        images = decode_images([file.getvalue()] * 2, Limits(), memory)
+        assert budget.taken == sum(image.nbytes for image in images) == 2 * 7 * 5 * 3
 
 
 @pytest.mark.parametrize(

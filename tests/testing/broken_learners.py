@@ -213,6 +213,18 @@ class CountsFailedUpdates(ColourMeans):
         super().learn_pixels(pixels, rows)
 
 
+class LearnsOtherwiseAfterAFailure(ColourMeans):
+    failed = False
+
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        try:
+            super().learn_pixels(pixels, rows)
+        except ValueError:
+            self.failed = True
+            raise
+        self.steps += self.failed
+
+
 class MergesToTwice(ColourMeans):
     """Says that it adds up, but its rows do not begin at zero."""
 
@@ -263,6 +275,7 @@ BROKEN: dict[type[Learner], str] = {
     SwallowsMistakes: "bad_input_changes_nothing",
     NotesLabelsFirst: "bad_input_changes_nothing",
     CountsFailedUpdates: "failed_updates_leave_no_trace",
+    LearnsOtherwiseAfterAFailure: "failed_updates_leave_no_trace",
     MergesToTwice: "merged_learners_equal_one",
     ForgetsARow: "classes_may_go_and_come_anew",
     TurnsClassesRound: "classes_may_go_and_come_anew",

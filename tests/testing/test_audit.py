@@ -16,7 +16,7 @@ from prol.backbones import ViT, evaluation_input
 from prol.learner import Learner
 from prol.state import State
 from prol.testing.audit import Audit, audit_learner
-from prol.testing.audit_probe import fitting_rows, highest_cosine
+from prol.testing.audit_probe import Search, fitting_rows, highest_cosine
 from prol.testing.stream import STREAM, difference, teach
 from testing.colour_means import ColourMeans, ColourOptions
 
@@ -166,3 +166,10 @@ def test_rows_are_read_at_any_width() -> None:
 def test_numbers_that_make_no_sense_are_refused(tiny: ViT) -> None:
     with pytest.raises(ValueError, match="images at least 1"):
         audit_learner(prol.create("ncm", tiny), images=0)
+
+
+def test_the_search_that_found_most_counts_then_the_one_whose_margin_is_widest() -> None:
+    narrow, wide = Search("narrow", once=0.8, several=0.8, never=0.7), Search("wide", once=0.7, several=0.6, never=0.1)
+    found = Search("found", once=0.99999, several=0.5, never=0.9)
+    assert max(narrow, wide, Search(), key=Search.tells) == wide
+    assert max(narrow, wide, found, key=Search.tells) == found

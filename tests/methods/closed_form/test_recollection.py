@@ -71,6 +71,15 @@ def test_all_features_are_held_out_as_statistics_are() -> None:
         close(one, other)
 
 
+@pytest.mark.parametrize(("memory", "earlier"), [("statistics", 5), ("all", 5), (3, 5), ("none", 0)])
+def test_samples_of_each_class_are_counted_also_those_that_are_not_stored(memory: Memory, earlier: int) -> None:
+    kept = teach(make(memory))
+    counts = kept.class_counts()
+    assert kept.counts().tolist() == [earlier, earlier, 5, 5]
+    assert (counts is None) == (memory == "none")
+    assert counts is None or counts.tolist() == [5, 5, 5, 5]
+
+
 def test_without_memory_only_the_current_task_is_fitted() -> None:
     close(whole(teach(make("none"))), joint(TASKS[1]))
     assert whole(teach(make("none"))).counts.tolist() == [0, 0, 5, 5]
