@@ -171,5 +171,5 @@ def test_numbers_that_make_no_sense_are_refused(tiny: ViT) -> None:
 def test_the_search_that_found_most_counts_then_the_one_whose_margin_is_widest() -> None:
     narrow, wide = Search("narrow", once=0.8, several=0.8, never=0.7), Search("wide", once=0.7, several=0.6, never=0.1)
     found = Search("found", once=0.99999, several=0.5, never=0.9)
-    assert max(narrow, wide, Search(), key=Search.tells) == wide
-    assert max(narrow, wide, found, key=Search.tells) == found
+    assert max(narrow, wide, Search(), key=Search.separation) == wide
+    assert max(narrow, wide, found, key=Search.separation) == found
