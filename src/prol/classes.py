@@ -62,6 +62,8 @@ class Contents:
     """Those that are sums over what was seen; what is neither this nor a sample is trained."""
     samples: tuple[str, ...] = ()
     """Those that hold single samples, or features of them."""
+    moments: tuple[str, ...] = ()
+    """Those that an optimiser stores of what it trains."""
     traces: tuple[str, ...] = ()
     """Sentences on what still holds a trace of a removed class; none where nothing does."""
     merged: tuple[str, ...] = ()
@@ -84,10 +86,12 @@ class Contents:
             return "random state"
         if any(fnmatchcase(name, pattern) for pattern in self.samples):
             return "sample"
-        if _is_moment(name):
+        if self.is_moment(name):
             return "optimiser moment"
-        known = any(fnmatchcase(name, pattern) for pattern in self.statistics)
-        return "statistic" if known else "unknown" if self.refusal and not self.tables else "parameter"
+        return "statistic" if any(fnmatchcase(name, pattern) for pattern in self.statistics) else "parameter"
+
+    def is_moment(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.moments)
 
     def together(self, name: str) -> Combine | None:
         """How rows of a tensor are merged; None where it has no row for each class."""
@@ -100,9 +104,9 @@ def without_row(tensors: Tensors, meta: dict[str, Any], contents: Contents, row:
     for name in tensors:
         if contents.together(name) is None or name.endswith("/rows"):
             continue
-        where = _rows_in_play(name, tensors)
+        where = _rows_in_play(name, tensors, contents)
         if where is None:
-            place = row - (contents.first_moment if _is_moment(name) else 0)
+            place = row - (contents.first_moment if contents.is_moment(name) else 0)
             if 0 <= place < len(tensors[name]):
                 left[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
                 touched.append(name)
@@ -128,7 +132,7 @@ def with_rows_together(tensors: Tensors, contents: Contents, source: int, into: 
         how = contents.together(name)
         if how in (None, "keep") or name.endswith("/rows"):
             continue
-        where = _rows_in_play(name, tensors)
+        where = _rows_in_play(name, tensors, contents)
         if where is None:
             if into < len(tensor):
                 other = tensor[source] if source < len(tensor) else torch.zeros_like(tensor[into])
@@ -146,13 +150,9 @@ def copied(state: tuple[Tensors, dict[str, Any]]) -> tuple[Tensors, dict[str, An
     return dict(state[0]), deepcopy(state[1])
 
 
-def _rows_in_play(name: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
+def _rows_in_play(name: str, tensors: Mapping[str, Tensor], contents: Contents) -> Tensor | None:
     """The class rows that moments are of, where they are of some rows only."""
-    return tensors.get(f"{name.rpartition('/')[0]}/rows") if _is_moment(name) else None
-
-
-def _is_moment(name: str) -> bool:
-    return "adam" in name.split("/") or name.startswith("sgd/")
+    return tensors.get(f"{name.rpartition('/')[0]}/rows") if contents.is_moment(name) else None
 
 
 def _together(how: Combine | None, into: Tensor, other: Tensor) -> Tensor:

@@ -369,7 +369,7 @@ class State:
     def contents(self, row: int | None) -> Contents:
         """What saved tensors are, and what happens to them when the class in `row` is removed or merged."""
         tables: dict[str, Combine] = {}
-        kinds: dict[str, list[str]] = {"statistic": [], "sample": [], "moment": [], "parameter": []}
+        kinds: dict[Kind, list[str]] = {"statistic": [], "sample": [], "moment": [], "parameter": []}
         for entry in self._entries():
             tables |= {join(entry.name, pattern): how for pattern, how in entry.combine.items()}
             kinds[entry.kind] += entry.tensors() if entry.kind != "moment" else [f"{entry.name}/*"]
@@ -378,6 +378,7 @@ class State:
             tables,
             statistics=tuple(kinds["statistic"]),
             samples=tuple(kinds["sample"]),
+            moments=tuple(kinds["moment"]),
             traces=tuple(dict.fromkeys(filter(None, removed))),
             merged=tuple(dict.fromkeys(filter(None, merged))),
             first_moment=self._all.first_moment(),

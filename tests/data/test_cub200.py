@@ -10,7 +10,7 @@ from prol.data import Dataset
 from prol.data.cub200 import CUB200, cub200
 from prol.data.published import images_per_task
 
-REAL = Path(__file__).parents[3] / "shared" / "data" / "cub200"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "cub200_128"
 BIRDS = {"001.Black_footed_Albatross": (2, 1), "002.Laysan_Albatross": (1, 1), "010.Red_winged_Blackbird": (1, 2)}
 
 
@@ -126,4 +126,4 @@ def test_the_whole_data_set_is_as_published() -> None:
     for half in (data.train, data.test):
         loaded = half.load(np.linspace(0, len(half.labels) - 1, 30).astype(np.int64))
         assert loaded.unreadable == []
-        assert all(min(image.shape[:2]) == 96 for image in loaded.images)
+        assert all(min(image.shape[:2]) == 128 for image in loaded.images)
