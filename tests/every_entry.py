@@ -31,7 +31,8 @@ class Everything:
         self.flags = inner.table("flags", kind="statistic", dtype=torch.bool, combine="either", grows=lambda: self.on)
         self.log = inner.table("log", kind="sample", combine=None, grows=False)
         self.total = self.state.tensor("total", torch.zeros(3), kind="statistic", merge="sum")
-        self.layer = self.state.tensor("layer", torch.arange(3.0), kind="parameter", saved=False)
+        self.layer = torch.arange(3.0)
+        self.state.group("layer", lambda: {"": self.layer}, lambda _: None, kind="parameter", saved=False)
         self.weights = {"a": torch.zeros(2), "b.c": torch.zeros(2, 2)}
         self.state.tensors("net", lambda: self.weights, kind="parameter", agree="weights")
         self.scale: Tensor | None = None

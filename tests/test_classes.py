@@ -38,7 +38,8 @@ CONTENTS = Contents(
         "adam/table/*": "sum",
         "adam/keys/*": "mean",
         "adam/once/*": "sum",
-    }
+    },
+    moments=("adam/*",),
 )
 
 
@@ -57,7 +58,7 @@ def test_a_row_is_taken_out_of_everything_that_has_one() -> None:
 
 
 def test_dense_moments_may_begin_at_a_later_row() -> None:
-    contents = Contents({"table": "keep", "adam/table/*": "keep"}, first_moment=2)
+    contents = Contents({"table": "keep", "adam/table/*": "keep"}, moments=("adam/*",), first_moment=2)
     kept, _ = without_row(state(), {}, contents, 3)
     assert kept["adam/table/mean"].tolist() == [0, 2]  # rows 2 and 4
     assert without_row(state(), {}, contents, 0)[0]["adam/table/mean"].tolist() == [0, 1, 2]

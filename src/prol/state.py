@@ -57,25 +57,23 @@ class State:
         kind: Kind,
         dtype: torch.dtype = torch.float32,
         combine: Combine | None = "sum",
-        merge: Merge | None = None,
         initial: Callable[[int], Tensor] | None = None,
         room: int = 0,
         grows: Callable[[], bool] | bool = True,
         counts: bool = False,
-        saved: bool = True,
         stored: bool = True,
         device: torch.device | None = None,
     ) -> Table:
         """A table with one row per class, which grows when classes arrive.
 
-        `combine` says what the row of two merged classes is, None where rows are not classes'; `merge` what merging two
-        learners does, by default adding statistics that combine as sums. `initial` returns so many fresh rows, zeros by
-        default. The buffer has `room` from the start, for steps that mask it. With `grows` false the owner appends
-        rows. `counts` marks the images of each class, for `Learner.class_counts`.
+        `combine` says what the row of two merged classes is, None where rows are not classes'; statistics that combine
+        as sums add up when learners are merged. `initial` returns so many fresh rows, zeros by default. The buffer has
+        `room` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
+        images of each class, for `Learner.class_counts`.
         """
         dims = (shape,) if isinstance(shape, int) else shape
         table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
-        added: Merge = merge or ("sum" if kind == "statistic" and combine == "sum" else "keep")
+        merge: Merge = "sum" if kind == "statistic" and combine == "sum" else "keep"
         self._declare(
             Entry(
                 self.prefix + name,
@@ -83,8 +81,7 @@ class State:
                 lambda: {"": table.rows},
                 lambda saved: table.replace(saved[""]),
                 {} if combine is None else {"": combine},
-                added,
-                saved=saved,
+                merge,
                 stored=stored,
                 table=table,
                 grows=(lambda: True) if grows is True else None if grows is False else weakly(grows),
@@ -94,10 +91,10 @@ class State:
             self.count_by(lambda: table.rows)
         return table
 
-    def tensor(self, name: str, tensor: Tensor, *, kind: Kind, merge: Merge = "keep", saved: bool = True) -> Tensor:
-        """A tensor of fixed shape, which is loaded in place; what is not `saved` is made again from the seed."""
+    def tensor(self, name: str, tensor: Tensor, *, kind: Kind, merge: Merge = "keep") -> Tensor:
+        """A tensor of fixed shape, which is loaded in place."""
         read, load = (lambda: {"": tensor}), (lambda saved: copy_into(tensor, saved[""]))
-        self._declare(Entry(self.prefix + name, kind, read, load, merge=merge, saved=saved))
+        self._declare(Entry(self.prefix + name, kind, read, load, merge=merge))
         return tensor
 
     def tensors(
@@ -148,8 +145,9 @@ class State:
     ) -> None:
         """Tensors whose number or names change; `combine` has patterns of those with one row per class.
 
-        `measure` returns a function that takes back growth which comes later, where updates add rows. `moves` grows
-        whenever a buffer is replaced by another, which makes captured steps invalid.
+        What is not `saved` is made again from the seed. `measure` returns a function that takes back growth which comes
+        later, where updates add rows. `moves` grows whenever a buffer is replaced by another, which makes captured
+        steps invalid.
         """
         entry = Entry(self.prefix + name, kind, weakly(read), weakly(load), combine or {}, agree=agree)
         entry.saved, entry.stored = saved, stored
