@@ -10,6 +10,7 @@ from torch import Tensor
 
 from every_entry import Everything
 from prol.classes import Contents, with_rows_together, without_row
+from prol.merging import declared_sums, fingerprint
 from prol.state import State
 from prol.tables import Amount
 
@@ -89,11 +90,11 @@ def test_tensors_are_found_by_kind_and_what_is_not_stored_is_not_counted() -> No
 
 def test_classes_are_counted_by_the_table_that_counts() -> None:
     state = State()
-    assert state.counts() is None
+    assert state.registry.counts() is None
     counted = state.table("counts", kind="statistic", counts=True)
     state.add_classes(2)
     counted.rows[1] = 5
-    found = state.counts()
+    found = state.registry.counts()
     assert found is not None
     assert found.tolist() == [0, 5]
 
@@ -170,13 +171,14 @@ def test_sentences_are_said_once_where_they_hold_and_refusals_are_passed_on() ->
 
 def test_what_adds_up_and_what_must_agree_when_learners_are_merged() -> None:
     every = Everything().fill()
-    tables, totals, numbers = every.state.summed()
-    assert set(tables) == {"sums"}  # flags combine by "or", ids are kept
-    assert set(totals) == {"total"}
-    assert numbers == {"part/inner/seen": 7, "clock/number": 1}
-    tensors, values = every.state.agreements()
-    assert {words: set(found) for words, found in tensors.items()} == {
-        "weights": {"net/a", "net/b.c"},
-        "scale": {"scale"},
+    found = declared_sums(every.state)
+    assert set(found.tables) == {"sums"}  # flags combine by "or", ids are kept
+    assert set(found.totals) == {"total"}
+    assert found.numbers == {"part/inner/seen": 7, "clock/number": 1}
+    saved = every.state.saved_tensors()
+    assert found.agreed == {
+        "weights": fingerprint({name: saved[name] for name in ("net/a", "net/b.c")}),
+        "scale": fingerprint({"scale": saved["scale"]}),
+        "notes": {"list": [3]},
     }
-    assert values == {"notes": {"list": [3]}}
+    assert set(found.rest[0]) == saved.keys() - {"sums", "total"}

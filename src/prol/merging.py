@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from prol.labels import Label
+from prol.state import State
 from prol.tables import put_value
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
 def share_of(learner: Learner) -> Sums | None:
     """A learner's sums; None if it has seen no image, and has only class names to add."""
     counts = learner.class_counts()
-    return None if counts is not None and not bool(counts.any()) else learner.added_up()
+    return None if counts is not None and not bool(counts.any()) else sums_of(learner)
 
 
 def terms_of(learner: Learner, sums: Sums | None) -> Terms:
@@ -189,8 +190,10 @@ def assembled(learner: Learner, given: Sums, total: Mapping[str, Tensor], plan: 
     tables = {name: total[name].to(tensor.dtype) for name, tensor in given.tables.items()}
     totals = {name: total[name].to(tensor.dtype) for name, tensor in given.totals.items()}
     whole = dataclasses.replace(given, tables=tables, totals=totals, numbers=plan.numbers)
-    tensors, meta = learner.from_sums(whole, len(plan.classes))
-    return {**tensors, "random": learner.random.get_state()}, {"classes": plan.classes, "method": meta}
+    take = learner.stored.registry.merging.take
+    tensors, values = whole.together(), whole.values()
+    tensors = tensors if take is None else take(tensors, values, len(plan.classes))
+    return {**tensors, "random": learner.random.get_state()}, {"classes": plan.classes, "method": values}
 
 
 def _require_same(what: str, one: Mapping[str, Any], other: Mapping[str, Any], cure: str) -> None:
@@ -229,12 +232,27 @@ def sums_of(learner: Learner) -> Sums:
     augment = getattr(learner.options, "augment", "none")
     if augment != "none":
         raise ValueError(f"with augment={augment} learners cannot be merged: one alone would have drawn other crops")
-    tables, totals, numbers = learner.stored.summed()
-    tensors, agreed = learner.stored.agreements()
-    agreed |= {words: fingerprint(found) for words, found in tensors.items()}
-    saved = learner.stored.saved_tensors()
-    rest = {name: tensor for name, tensor in saved.items() if name not in tables and name not in totals}
-    return Sums(tables, totals, numbers, agreed, (rest, learner.stored.saved_values()))
+    how = learner.stored.registry.merging
+    for require in how.requirements:
+        require()
+    sums = declared_sums(learner.stored)
+    return sums if how.give is None else how.give(sums)
+
+
+def declared_sums(state: State) -> Sums:
+    """A state, grouped by how its entries and values merge."""
+    tables, totals, alike = dict[str, Tensor](), dict[str, Tensor](), dict[str, dict[str, Tensor]]()
+    for entry in state.entries():
+        if entry.merge == "sum" and entry.saved:
+            (tables if entry.combine else totals).update(entry.tensors())
+        if entry.agree:
+            alike.setdefault(entry.agree, {}).update(entry.tensors())
+    values = state.registry.values
+    numbers = {name: value.read() for name, value in values.items() if value.merge == "sum"}
+    agreed = {value.agree: value.read() for value in values.values() if value.agree}
+    agreed |= {words: fingerprint(found) for words, found in alike.items()}
+    rest = {name: t for name, t in state.saved_tensors().items() if name not in tables and name not in totals}
+    return Sums(tables, totals, numbers, agreed, (rest, state.saved_values()), state.registry.merging.narrowing)
 
 
 def placed(table: Tensor, rows: Tensor, classes: int) -> Tensor:

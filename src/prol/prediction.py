@@ -1,16 +1,20 @@
-"""Scores and familiarity of any number of images, batch by batch."""
+"""Predictions for any number of images, batch by batch: scores, familiarity and encodings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from prol.backbones.preprocess import evaluation_input
+from prol.engine.captured import FrozenPass
+from prol.model import Model
+
 if TYPE_CHECKING:
+    from prol.backbones.base import Backbone
     from prol.backbones.images import Pixels
-    from prol.learner import Learner
 
 SMALL_BATCH = 16
 """Images up to which a batch is never filled up."""
@@ -45,51 +49,119 @@ def _filled(rows: Tensor, missing: int) -> Tensor:
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing and len(rows) else rows
 
 
-def predict(learner: Learner, pixels: Pixels, encoded: Tensor | None = None) -> Tensor:
-    """Scores, float32 `[N, C]`, of images or of their encodings."""
-    learner.flush()
-    count = len(pixels) if encoded is None else len(encoded)
-    if not learner.classes or not count:
-        return torch.zeros(count, len(learner.classes))
-    scores = [learner.scores(*batch).float().cpu() for batch in _batches(learner, pixels, encoded)]
-    return torch.cat(scores)[:count]
-
-
-def familiarity(learner: Learner, pixels: Pixels) -> Tensor | None:
-    """Familiarity, float32 `[N]`; None where the method cannot say."""
-    learner.flush()
-    if not learner.classes:
-        return None
-    found = [learner.familiarity_of(batch, None) for batch, _ in _batches(learner, pixels)]
-    return _joined(found, len(pixels))
-
-
-def predict_with_familiarity(learner: Learner, pixels: Pixels) -> tuple[Tensor, Tensor | None]:
-    """Both, from one encoding."""
-    if not learner.classes or not len(pixels):
-        return predict(learner, pixels), familiarity(learner, pixels)
-    learner.flush()
-    scores, found = [], []
-    for batch, _ in _batches(learner, pixels):
-        encoded = None if learner.encoding == "none" else learner.encoded(batch)
-        scores.append(learner.scores(batch, encoded).float().cpu())
-        found.append(learner.familiarity_of(batch, encoded))
-    return torch.cat(scores)[: len(pixels)], _joined(found, len(pixels))
-
-
-def encode(learner: Learner, pixels: Pixels) -> Tensor:
-    """Encodings `[N, ...]` of images."""
-    if learner.encoding == "none":
-        raise ValueError(f"everything {learner.name} computes from an image changes with learning")
-    return torch.cat([learner.encoded(batch) for batch, _ in _batches(learner, pixels)])[: len(pixels)]
-
-
-def _batches(learner: Learner, pixels: Pixels, encoded: Tensor | None = None) -> Iterator[tuple[Pixels, Tensor | None]]:
-    filled = learner.backbone.device.type == "cuda" and "batch_independence" not in learner.exemptions()
-    return batches(pixels, encoded, learner.predict_batch, filled)
-
-
 def _joined(parts: list[Tensor | None], count: int) -> Tensor | None:
     """Familiarity of the first `count` images of all batches; None where one batch has none."""
     known = [part.float().cpu() for part in parts if part is not None]
     return None if len(known) < len(parts) else torch.cat([torch.zeros(0), *known])[:count]
+
+
+class Predictor(Model):
+    """A model that predicts: it encodes images, and computes scores and familiarity from encodings."""
+
+    encoding: ClassVar[Literal["none", "query", "all"]] = "all"
+    """What `encode` computes: all that scores need, a part of it (the image is needed again), or nothing."""
+    frozen: bool = True
+    """Whether learning leaves encodings as they are, so that they may be stored and used again."""
+
+    def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
+        self.preprocessing = backbone.preprocessing
+        if hasattr(options, "input_range"):
+            self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
+        self.predict_batch = 256 if backbone.device.type == "cuda" else 64
+        self.look: Callable[[Tensor], Tensor] = FrozenPass(backbone.features, backbone.acceleration.captured)
+        super().__init__(backbone, options, seed)
+
+    # What a method implements.
+
+    def encode(self, inputs: Tensor) -> Tensor:
+        """What scores are computed from, `[B, ...]`, given inputs `[B, 3, size, size]`."""
+        return self.look(inputs)
+
+    def score(self, encoded: Tensor) -> Tensor:
+        """Scores `[B, C]`, -inf for a class of which nothing was learnt; draws no random numbers."""
+        raise NotImplementedError
+
+    def score_familiarity(self, encoded: Tensor) -> Tensor | None:  # noqa: ARG002
+        """How much each encoded image is like those learnt, `[B]`; None where the method cannot say."""
+        return None
+
+    # One batch, for methods that need more than its encoding.
+
+    def evaluation_input(self, pixels: Pixels) -> Tensor:
+        return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+
+    def encoded(self, pixels: Pixels) -> Tensor:
+        return self.encode(self.evaluation_input(pixels))
+
+    def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
+        """Scores `[B, C]` of one batch, from its encoding where that is known."""
+        return self.score(self.encoded(pixels) if encoded is None else encoded)
+
+    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> Tensor | None:
+        """Familiarity `[B]` of one batch, from its encoding where that is known."""
+        if self.encoding == "none":
+            return None
+        return self.score_familiarity(self.encoded(pixels) if encoded is None else encoded)
+
+    # Any number of images.
+
+    @torch.no_grad()
+    def predict(self, images: Any) -> Tensor:
+        """Scores, float32 `[N, C]`, one column for each of `classes`; `[N, 0]` before any class is known."""
+        return self._predict_pixels(self.backbone.read(images))
+
+    @torch.no_grad()
+    def familiarity(self, images: Any) -> Tensor | None:
+        """How much images are like those learnt, float32 `[N]`; None where the method cannot say.
+
+        Values compare only with others of the same moment: `prol.novelty` calibrates them.
+        """
+        return self._familiarity_of_pixels(self.backbone.read(images))
+
+    @torch.no_grad()
+    def predict_with_familiarity(self, images: Any) -> tuple[Tensor, Tensor | None]:
+        """What `predict` and `familiarity` return, from one encoding."""
+        pixels = self.backbone.read(images)
+        if not self.classes or not len(pixels):
+            return self._predict_pixels(pixels), self._familiarity_of_pixels(pixels)
+        self.flush()
+        scores, found = [], []
+        for batch, _ in self._batches(pixels):
+            encoded = None if self.encoding == "none" else self.encoded(batch)
+            scores.append(self.scores(batch, encoded).float().cpu())
+            found.append(self.familiarity_of(batch, encoded))
+        return torch.cat(scores)[: len(pixels)], _joined(found, len(pixels))
+
+    @torch.no_grad()
+    def encode_images(self, images: Any) -> Tensor:
+        """What `predict_encoded` takes, `[N, ...]`; valid for as long as `frozen` is true."""
+        pixels = self.backbone.read(images)
+        if self.encoding == "none":
+            raise ValueError(f"everything {self.name} computes from an image changes with learning")
+        return torch.cat([self.encoded(batch) for batch, _ in self._batches(pixels)])[: len(pixels)]
+
+    @torch.no_grad()
+    def predict_encoded(self, encoded: Tensor, images: Any = None) -> Tensor:
+        """What `predict` returns, from what `encode_images` returned; images are needed where `encoding` is "query"."""
+        pixels: Pixels = [] if self.encoding == "all" and images is None else self.backbone.read(images)
+        if len(pixels) != len(encoded) and (len(pixels) or self.encoding != "all"):
+            raise ValueError(f"{len(pixels)} images but {len(encoded)} encodings: each image needs its own")
+        return self._predict_pixels(pixels, encoded.to(self.backbone.device))
+
+    def _predict_pixels(self, pixels: Pixels, encoded: Tensor | None = None) -> Tensor:
+        self.flush()
+        count = len(pixels) if encoded is None else len(encoded)
+        if not self.classes or not count:
+            return torch.zeros(count, len(self.classes))
+        scores = [self.scores(*batch).float().cpu() for batch in self._batches(pixels, encoded)]
+        return torch.cat(scores)[:count]
+
+    def _familiarity_of_pixels(self, pixels: Pixels) -> Tensor | None:
+        self.flush()
+        if not self.classes:
+            return None
+        return _joined([self.familiarity_of(batch, None) for batch, _ in self._batches(pixels)], len(pixels))
+
+    def _batches(self, pixels: Pixels, encoded: Tensor | None = None) -> Iterator[tuple[Pixels, Tensor | None]]:
+        filled = self.backbone.device.type == "cuda" and "batch_independence" not in self.exemptions()
+        return batches(pixels, encoded, self.predict_batch, filled)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from prol.classes import Combine, Contents, Tensors
 from prol.tables import (
+    Amount,
     Entry,
     Kind,
     Merge,
@@ -29,7 +30,6 @@ from prol.tables import (
     get_value,
     is_under,
     join,
-    move_rows,
     put_value,
     said,
     weak_text,
@@ -43,11 +43,11 @@ class State:
 
     def __init__(self, device: torch.device | str = "cpu", prefix: str = "", registry: Registry | None = None) -> None:
         self.device, self.prefix = torch.device(device), prefix
-        self._all = Registry() if registry is None else registry
+        self.registry = Registry() if registry is None else registry
 
     def scope(self, name: str) -> State:
         """The same state, declaring under `name/`."""
-        return State(self.device, f"{self.prefix}{name}/", self._all)
+        return State(self.device, f"{self.prefix}{name}/", self.registry)
 
     def table(
         self,
@@ -170,7 +170,7 @@ class State:
         at, holder = attribute or name, (lambda: None) if owner is None else ref(owner)
         get = weakly(read or (lambda: getattr(holder(), at)))
         put = weakly(load or (lambda value: setattr(holder(), at, value)))
-        self._all.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
+        self.registry.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
 
     def fields(self, owner: Any, *, rows: tuple[str, ...] = (), sums: tuple[str, ...] = ()) -> None:
         """All fields of a dataclass as values; `rows` are class rows, `sums` add up when learners are merged."""
@@ -180,198 +180,207 @@ class State:
 
     def trace(self, removed: Text = "", merged: Text = "") -> None:
         """Sentences on what still holds a trace of a removed class, and on how two merged classes differ from one."""
-        self._all.traces.append((weak_text(removed), weak_text(merged)))
+        self.registry.traces.append((weak_text(removed), weak_text(merged)))
 
     def refuse(self, removal: str = "", merging: str = "") -> None:
         """Says why no class can be removed, or why no two can be merged."""
-        self._all.removal_refusal, self._all.combine_refusal = removal, merging
+        self.registry.removal_refusal, self.registry.combine_refusal = removal, merging
 
     def on_remove(self, edit: Callable[[Tensors, dict[str, Any], int], str]) -> None:
         """`edit(tensors, values, row)` takes a class out of a saved state before its rows go; returns what is gone."""
-        self._all.removals.append(weakly(edit))
+        self.registry.removals.append(weakly(edit))
 
     def on_combine(self, edit: Callable[[Tensors, dict[str, Any], int, int], None]) -> None:
         """`edit(tensors, values, source, into)` merges two classes in what of a saved state is not rows of tables."""
-        self._all.combinations.append(weakly(edit))
+        self.registry.combinations.append(weakly(edit))
 
     def on_load(self, refresh: Callable[[], None], prepare: Callable[[], None] | None = None) -> None:
         """`refresh` follows whenever stored tensors were replaced; `prepare` comes when only values have been."""
-        self._all.after_load.append(weakly(refresh))
+        self.registry.after_load.append(weakly(refresh))
         if prepare is not None:
-            self._all.before_load.append(weakly(prepare))
+            self.registry.before_load.append(weakly(prepare))
 
     def on_growth(self, follow: Callable[[int], None]) -> None:
         """`follow(count)` is called after tables have grown by so many classes."""
-        self._all.after_growth.append(weakly(follow))
+        self.registry.after_growth.append(weakly(follow))
 
     def count_by(self, counts: Callable[[], Tensor | None]) -> None:
         """`counts` returns how many images of each class were learnt, `[C]`."""
-        self._all.counts = weakly(counts)
+        self.registry.counts = weakly(counts)
 
-    def counts(self) -> Tensor | None:
-        return self._all.counts()
+    def count_samples_by(self, amount: Callable[[], Amount]) -> None:
+        """`amount` returns how many samples are stored, and their bytes."""
+        self.registry.samples = weakly(amount)
+
+    def solves(self, columns: int, dtype: torch.dtype) -> None:
+        """For predictions one row of so many columns per class is solved; it counts as stored, but is not saved."""
+        self.registry.solved = columns, dtype
+
+    def on_merge(
+        self,
+        require: Callable[[], None] | None = None,
+        give: Callable[[Any], Any] | None = None,
+        take: Callable[[Tensors, dict[str, Any], int], Tensors] | None = None,
+        narrowing: tuple[str, ...] = (),
+    ) -> None:
+        """What `prol.merge` needs besides how each entry merges.
+
+        `require` raises a ValueError where learners cannot be merged. `give` turns the declared `prol.merging.Sums`
+        into those that add up; `take(tensors, values, classes)` turns what was added up into the tensors that are
+        loaded. Tables in `narrowing` lose their last columns as classes are added.
+        """
+        merging = self.registry.merging
+        merging.requirements += [] if require is None else [weakly(require)]
+        merging.give = merging.give if give is None else weakly(give)
+        merging.take = merging.take if take is None else weakly(take)
+        merging.narrowing += narrowing
 
     def first_moment_at(self, row: Callable[[], int]) -> None:
         """The class row at which the moments stored for a window of a table begin."""
-        self._all.first_moment = weakly(row)
+        self.registry.first_moment = weakly(row)
 
     def drop(self) -> None:
         """Takes back all that was declared under this prefix."""
-        for store in (self._all.entries, self._all.values):
+        for store in (self.registry.entries, self.registry.values):
             for name in [name for name in store if name.startswith(self.prefix)]:
                 del store[name]
 
     def _declare(self, entry: Entry) -> None:
-        if entry.name in self._all.entries:
+        if entry.name in self.registry.entries:
             raise ValueError(f"{entry.name!r} is declared twice")
-        self._all.entries[entry.name] = entry
+        self.registry.entries[entry.name] = entry
 
     # Growing
 
     @property
     def classes(self) -> int:
-        return self._all.classes
+        return self.registry.classes
 
     def add_classes(self, count: int) -> None:
         """Adds `count` rows to every table that has one per class, in the order of their declaration."""
-        self._all.classes += count
-        for entry in self._entries():
+        self.registry.classes += count
+        for entry in self.entries():
             if entry.table is not None and entry.grows is not None and entry.grows():
                 entry.table.grow(count)
-        for follow in self._all.after_growth:
+        for follow in self.registry.after_growth:
             follow(count)
 
     # Saving and loading
 
     def saved_tensors(self) -> dict[str, Tensor]:
         """Every saved tensor by name, as it is."""
-        return {name: t for entry in self._entries() if entry.saved for name, t in entry.tensors().items()}
+        return {name: t for entry in self.entries() if entry.saved for name, t in entry.tensors().items()}
 
     def saved_values(self) -> dict[str, Any]:
         """Every value; names with slashes are nested dictionaries."""
         found: dict[str, Any] = {}
-        for name, value in self._all.values.items():
+        for name, value in self.registry.values.items():
             put_value(found, name, deepcopy(value.read()))
         return found
 
     def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any], classes: int) -> None:
         """Loads what `saved_tensors` and `saved_values` returned for so many classes."""
-        self._all.classes = classes
-        self._all.loads += 1
-        flat = {name: get_value(values, name) for name in self._all.values}
+        self.registry.classes = classes
+        self.registry.loads += 1
+        flat = {name: get_value(values, name) for name in self.registry.values}
         self._load_values(flat)
-        for entry in list(self._entries()):
+        for entry in list(self.entries()):
             if entry.saved:
                 entry.load(within(entry.name, tensors))
-        for refresh in self._all.after_load:
+        for refresh in self.registry.after_load:
             refresh()
 
     def _load_values(self, flat: Mapping[str, Any]) -> None:
         for name, saved in flat.items():
-            if name in self._all.values:
-                self._all.values[name].load(deepcopy(saved))
-        for prepare in self._all.before_load:
+            if name in self.registry.values:
+                self.registry.values[name].load(deepcopy(saved))
+        for prepare in self.registry.before_load:
             prepare()
 
     # Undoing
 
     def record(self) -> Record:
         """Opens a record for `roll_back`; tables are only measured and nothing else is copied."""
-        self._all.record = Record(
-            self._all.classes,
-            tuple(self._all.entries),
-            {entry.name: entry.table.count for entry in self._entries() if entry.table is not None},
-            {name: deepcopy(value.read()) for name, value in self._all.values.items()},
-            {entry.name: entry.measure() for entry in self._entries() if entry.measure is not None},
+        self.registry.record = Record(
+            self.registry.classes,
+            tuple(self.registry.entries),
+            {entry.name: entry.table.count for entry in self.entries() if entry.table is not None},
+            {name: deepcopy(value.read()) for name, value in self.registry.values.items()},
+            {entry.name: entry.measure() for entry in self.entries() if entry.measure is not None},
             {},
         )
-        return self._all.record
+        return self.registry.record
 
     def overwrites(self, *names: str) -> None:
         """To be called before entries are overwritten rather than appended to: an open record copies them first."""
-        record = self._all.record
+        record = self.registry.record
         if record is None:
             return
-        for entry in self._entries():
+        for entry in self.entries():
             if entry.name not in record.copies and any(is_under(entry.name, self.prefix + name) for name in names):
                 record.copies[entry.name] = {name: tensor.detach().clone() for name, tensor in entry.read().items()}
 
     def close(self) -> None:
         """The update has succeeded: the record is not needed any more."""
-        self._all.record = None
+        self.registry.record = None
 
     def roll_back(self, record: Record) -> None:
         """Everything is again as when the record was opened."""
-        self._all.record, self._all.classes = None, record.classes
-        self._all.loads += 1
-        for name in [name for name in self._all.entries if name not in record.entries]:
-            del self._all.entries[name]
+        self.registry.record, self.registry.classes = None, record.classes
+        self.registry.loads += 1
+        for name in [name for name in self.registry.entries if name not in record.entries]:
+            del self.registry.entries[name]
         self._load_values(record.values)
-        for entry in list(self._entries()):
+        for entry in list(self.entries()):
             if entry.name in record.copies:
                 entry.load(record.copies[entry.name])
             if entry.table is not None:  # also of a copy, which may have been made after the table had grown
                 entry.table.truncate(record.lengths[entry.name])
             elif entry.name in record.shortenings and entry.name not in record.copies:
                 record.shortenings[entry.name]()
-        for refresh in self._all.after_load:
+        for refresh in self.registry.after_load:
             refresh()
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Copies of all tensors and values under this prefix, for `restore`."""
         tensors = {name: tensor.detach().clone() for name, tensor in self.saved_tensors().items()}
-        values = {name: value.read() for name, value in self._all.values.items() if name.startswith(self.prefix)}
+        values = {name: value.read() for name, value in self.registry.values.items() if name.startswith(self.prefix)}
         return tensors, deepcopy(values)
 
     def restore(self, snapshot: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
         """What is under this prefix is again as in a snapshot."""
         tensors, values = snapshot
         for name, value in values.items():
-            self._all.values[name].load(value)
-        for entry in self._entries():
+            self.registry.values[name].load(value)
+        for entry in self.entries():
             if entry.saved:
                 entry.load(within(entry.name, tensors))
 
     def layout(self) -> tuple[int, ...]:
         """Where buffers are and how long: a captured step holds while this stays the same."""
-        tables = [entry.table for entry in self._entries() if entry.table is not None]
+        tables = [entry.table for entry in self.entries() if entry.table is not None]
         lengths = [table.count for table in tables if not table.masked]
-        groups = [entry.moves() for entry in self._entries() if entry.moves is not None]
-        return (self._all.loads, *(table.moves for table in tables), *lengths, *groups)
+        groups = [entry.moves() for entry in self.entries() if entry.moves is not None]
+        return (self.registry.loads, *(table.moves for table in tables), *lengths, *groups)
 
     # Describing
 
-    def _entries(self) -> Iterator[Entry]:
-        return (entry for entry in list(self._all.entries.values()) if entry.name.startswith(self.prefix))
+    def entries(self) -> Iterator[Entry]:
+        """What was declared under this prefix, but for values."""
+        return (entry for entry in list(self.registry.entries.values()) if entry.name.startswith(self.prefix))
 
     def of_kind(self, kind: Kind) -> list[Tensor]:
         """All stored tensors of a kind."""
-        return [t for entry in self._entries() if entry.kind == kind and entry.stored for t in entry.read().values()]
-
-    def summed(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, int]]:
-        """What adds up when learners are merged: tables with one row per class, other tensors, and counts."""
-        tables, totals = dict[str, Tensor](), dict[str, Tensor]()
-        for entry in self._entries():
-            if entry.merge == "sum" and entry.saved:
-                (tables if entry.combine else totals).update(entry.tensors())
-        return tables, totals, {name: value.read() for name, value in self._all.values.items() if value.merge == "sum"}
-
-    def agreements(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """What must be the same in learners that are merged, by description: tensors, and values."""
-        tensors: dict[str, dict[str, Tensor]] = {}
-        for entry in self._entries():
-            if entry.agree:
-                tensors.setdefault(entry.agree, {}).update(entry.tensors())
-        return tensors, {value.agree: value.read() for value in self._all.values.values() if value.agree}
+        return [t for entry in self.entries() if entry.kind == kind and entry.stored for t in entry.read().values()]
 
     def contents(self, row: int | None) -> Contents:
         """What saved tensors are, and what happens to them when the class in `row` is removed or merged."""
         tables: dict[str, Combine] = {}
         kinds: dict[Kind, list[str]] = {"statistic": [], "sample": [], "moment": [], "parameter": []}
-        for entry in self._entries():
+        for entry in self.entries():
             tables |= {join(entry.name, pattern): how for pattern, how in entry.combine.items()}
             kinds[entry.kind] += entry.tensors() if entry.kind != "moment" else [f"{entry.name}/*"]
-        removed, merged = ([said(both[i], row) for both in self._all.traces] for i in (0, 1))
+        removed, merged = ([said(both[i], row) for both in self.registry.traces] for i in (0, 1))
         return Contents(
             tables,
             statistics=tuple(kinds["statistic"]),
@@ -379,20 +388,10 @@ class State:
             moments=tuple(kinds["moment"]),
             traces=tuple(dict.fromkeys(filter(None, removed))),
             merged=tuple(dict.fromkeys(filter(None, merged))),
-            first_moment=self._all.first_moment(),
-            take_out=self._take_out,
-            put_together=self._put_together,
-            move_rows=self._move_rows,
-            refusal=self._all.removal_refusal,
-            merge_refusal=self._all.combine_refusal,
+            first_moment=self.registry.first_moment(),
+            take_out=self.registry.take_out,
+            put_together=self.registry.put_together,
+            move_rows=self.registry.move_rows,
+            refusal=self.registry.removal_refusal,
+            merge_refusal=self.registry.combine_refusal,
         )
-
-    def _take_out(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:
-        return "; ".join(filter(None, [edit(tensors, values, row) for edit in self._all.removals]))
-
-    def _put_together(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:
-        for edit in self._all.combinations:
-            edit(tensors, values, source, into)
-
-    def _move_rows(self, values: dict[str, Any], row: int) -> None:
-        move_rows(values, [name for name, value in self._all.values.items() if value.is_row], row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Literal, TypeVar, cast
@@ -181,7 +181,19 @@ class Record:
 
 
 @dataclass
+class Merging:
+    """What is said of merging learners besides how each entry merges; see `State.on_merge`."""
+
+    requirements: list[Callable[[], None]] = field(default_factory=list)
+    give: Callable[[Any], Any] | None = None
+    take: Callable[[Tensors, dict[str, Any], int], Tensors] | None = None
+    narrowing: tuple[str, ...] = ()
+
+
+@dataclass
 class Registry:
+    """All that was declared."""
+
     entries: dict[str, Entry] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     before_load: list[Callable[[], None]] = field(default_factory=list)
@@ -194,9 +206,28 @@ class Registry:
     combine_refusal: str = ""
     first_moment: Callable[[], int] = lambda: 0
     counts: Callable[[], Tensor | None] = lambda: None
+    samples: Callable[[], Amount] = lambda: Amount(0, 0)
+    solved: tuple[int, torch.dtype] = (0, torch.float32)
+    merging: Merging = field(default_factory=Merging)
     record: Record | None = None
     classes: int = 0
     loads: int = 0
+
+    def take_out(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:
+        """Removes a class from what all classes share in a saved state; returns sentences on it."""
+        return "; ".join(filter(None, [edit(tensors, values, row) for edit in self.removals]))
+
+    def put_together(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:
+        """Merges two classes in what of a saved state is not rows of tables."""
+        for edit in self.combinations:
+            edit(tensors, values, source, into)
+
+    def move_rows(self, values: dict[str, Any], row: int) -> None:
+        """Moves class rows among the values, single ones or lists of them, when the class in `row` is removed."""
+        for name in [name for name, value in self.values.items() if value.is_row]:
+            old = get_value(values, name)
+            moved = [one - (one > row) for one in old] if isinstance(old, list) else old - (old > row)
+            put_value(values, name, moved)
 
 
 def copy_into(home: Tensor, saved: Tensor) -> None:
@@ -241,11 +272,3 @@ def weak_text(text: Text) -> Text:
 
 def said(text: Text, row: int | None) -> str:
     return text if isinstance(text, str) else text(row)
-
-
-def move_rows(values: dict[str, Any], names: Iterable[str], row: int) -> None:
-    """Class rows among the values, single ones or lists of them, when the class in `row` is removed."""
-    for name in names:
-        old = get_value(values, name)
-        moved = [one - (one > row) for one in old] if isinstance(old, list) else old - (old > row)
-        put_value(values, name, moved)

@@ -10,7 +10,7 @@ from prol.engine.tasks import TaskClock
 def test_the_first_class_begins_the_first_task() -> None:
     clock = TaskClock()
     assert clock.number == -1
-    assert clock.begins_with_unseen_class(classes=0, soft=False)
+    assert clock.begins(0, boundary=False)
     clock.begin(0)
     assert (clock.number, clock.first_row, clock.steps) == (0, 0, 0)
 
@@ -37,37 +37,39 @@ def test_an_unseen_class_begins_a_task_when_two_are_gathered_and_the_task_is_set
     clock = TaskClock()
     clock.begin(10)
     clock.steps = steps
-    assert clock.begins_with_unseen_class(10 + classes, soft) is begins
+    clock.soft = lambda: soft
+    assert clock.begins(10 + classes, boundary=False) is begins
 
 
 def test_both_numbers_of_the_rule_are_options() -> None:
     clock = TaskClock(min_classes=3, min_steps=5)
     clock.begin(0)
     clock.steps = 5
-    assert not clock.begins_with_unseen_class(2, soft=False)
-    assert clock.begins_with_unseen_class(3, soft=False)
+    assert not clock.begins(2, boundary=False)
+    assert clock.begins(3, boundary=False)
 
 
 def test_once_a_boundary_was_given_unseen_classes_join_whatever_the_task_is_like() -> None:
     clock = TaskClock()
-    assert clock.begins_at_boundary(0)
+    assert clock.begins(0, boundary=True)
     clock.begin(0)
     clock.steps = 1000
-    assert not clock.begins_with_unseen_class(20, soft=True)
+    clock.soft = lambda: True
+    assert not clock.begins(20, boundary=False)
 
 
 def test_after_a_boundary_before_anything_the_first_class_still_has_a_task() -> None:
     clock = TaskClock(bounded=True)
-    assert clock.begins_with_unseen_class(0, soft=False)
+    assert clock.begins(0, boundary=False)
 
 
 def test_a_boundary_begins_a_task_unless_the_current_one_is_empty() -> None:
     clock = TaskClock()
     clock.begin(0)
-    assert not clock.begins_at_boundary(0)
-    assert clock.begins_at_boundary(1)
+    assert not clock.begins(0, boundary=True)
+    assert clock.begins(1, boundary=True)
     clock.steps = 1
-    assert clock.begins_at_boundary(0)
+    assert clock.begins(0, boundary=True)
 
 
 def test_beginning_counts_up_and_starts_the_steps_anew() -> None:

@@ -26,8 +26,8 @@ class AnswersInDouble(ColourMeans):
 
 
 class ForgetsAnnouncedOrder(ColourMeans):
-    def begin_task(self, names: list[Label]) -> None:
-        super().begin_task(names[::-1])
+    def arrive(self, names: list[Label], boundary: bool = False) -> None:
+        super().arrive(names[::-1] if boundary else names, boundary)
 
 
 class LearnsWhileAnswering(ColourMeans):
@@ -174,8 +174,10 @@ class TakesLabelsAsText(ColourMeans):
 
 
 class WaitsForAnnouncements(ColourMeans):
-    def meet(self, names: list[Label]) -> None:
-        raise ValueError(f"announce {names[0]!r} first")
+    def arrive(self, names: list[Label], boundary: bool = False) -> None:
+        if not boundary:
+            raise ValueError(f"announce {names[0]!r} first")
+        super().arrive(names, boundary)
 
 
 class SwallowsMistakes(ColourMeans):

@@ -40,9 +40,9 @@ class ColourMeans(Learner):
     def drawn(self, count: int) -> Tensor:
         return torch.rand(count, 3, dtype=torch.float64, generator=self.random)
 
-    def begin_task(self, names: list[Label]) -> None:
-        super().begin_task(names)
-        self.tasks += 1
+    def arrive(self, names: list[Label], boundary: bool = False) -> None:
+        super().arrive(names, boundary)
+        self.tasks += boundary
 
     def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
         noise = self.options.noise * torch.randn(len(pixels), 3, dtype=torch.float64, generator=self.random)

@@ -82,6 +82,3 @@ class Finetune(GradientLearner):
 
     def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
         return self.head.logits(self.working.features(self.evaluation_input(pixels)))
-
-    def trained_tensors(self) -> list[Tensor]:
-        return [*self.weights.values(), *self.head.tensors()]

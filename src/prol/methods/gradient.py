@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -113,6 +113,9 @@ class GradientLearner(Learner):
 
     def report(self) -> Mapping[str, float]:
         return self.take_step.report()
+
+    def trained_tensors(self) -> Sequence[Tensor]:
+        return self.stored.of_kind("parameter")
 
 
 def tokens_and_query(network: ViT, inputs: Tensor) -> dict[str, Tensor]:

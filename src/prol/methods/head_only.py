@@ -68,9 +68,6 @@ class HeadOnly(GradientLearner):
     def score(self, encoded: Tensor) -> Tensor:
         return F.linear(encoded, self.head.weight.rows, self.head.bias.rows)
 
-    def trained_tensors(self) -> list[Tensor]:
-        return self.head.tensors()
-
 
 def both_cross_entropies(logits: Tensor, rows: Tensor, first: int) -> tuple[Tensor, Tensor]:
     """Cross entropy of `[B, C]` over all classes, and over those from row `first` on for their own samples alone."""

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones.vit import ViT, require_vit
+from prol.classes import Tensors
 from prol.engine.captured import FrozenPass
-from prol.learner import Learner, SavedState
+from prol.learner import Learner
 from prol.merging import Sums
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
 from prol.methods.closed_form.random_features import RandomLayer, sigmoid_features, uniform
@@ -64,6 +65,7 @@ class FOAL(Learner):
         self.weight = state.table("weight", o.features, dtype=torch.float64, kind="parameter", combine="sum")
         self.counts = state.table("counts", dtype=torch.float64, kind="statistic", counts=True)
         self.layer = RandomLayer(state, self.seed, self._draw)
+        state.on_merge(give=self._sums, take=self._merged)
         state.on_remove(self._remove_class)
         state.trace(removed=self._spread_trace)
 
@@ -104,13 +106,12 @@ class FOAL(Learner):
         return TAKEN
 
     @torch.no_grad()
-    def added_up(self) -> Sums:
+    def _sums(self, declared: Sums) -> Sums:
         """G and the class sums, which R and the weights are the solution of."""
-        plain = super().added_up()
         gram, sums = sums_of_ridge(self.inverse, self.weight.rows, self.options.ridge)
         tables = {"sums": sums, "counts": self.counts.rows}
-        return Sums(tables, {"gram": gram}, agreed=plain.agreed, rest=({}, plain.rest[1]))
+        return Sums(tables, {"gram": gram}, agreed=declared.agreed, rest=({}, declared.rest[1]))
 
-    def from_sums(self, sums: Sums, classes: int) -> SavedState:  # noqa: ARG002
-        inverse, weight = ridge_from_sums(sums.totals["gram"], sums.tables["sums"], self.options.ridge)
-        return {"inverse": inverse, "weight": weight, "counts": sums.tables["counts"]}, sums.values()
+    def _merged(self, tensors: Tensors, values: dict[str, Any], classes: int) -> Tensors:  # noqa: ARG002
+        inverse, weight = ridge_from_sums(tensors["gram"], tensors["sums"], self.options.ridge)
+        return {"inverse": inverse, "weight": weight, "counts": tensors["counts"]}

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from prol.engine.tasks import TaskClock
 from prol.learner import Learner
-from prol.merging import Sums
 from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, gamma_by_variance, normal, uniform
 from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
@@ -19,7 +18,6 @@ from prol.methods.closed_form.solvers import SolvedHead, lda
 from prol.methods.options import InputOptions, TaskOptions
 from prol.options import Count, Positive
 from prol.state import State
-from prol.tables import Amount
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,7 @@ class RanDumb(Learner):
         state.value("gamma", self, agree="gamma")
         state.trace(removed=GAMMA_STAYS if o.gamma == "auto" else "")
         self.layer = RandomLayer(state, self.seed, self._draw)
+        state.solves(o.features + 1, torch.float64)
 
     def _draw(self, random: torch.Generator) -> dict[str, Tensor]:
         b, features = self.backbone, self.options.features
@@ -106,18 +105,8 @@ class RanDumb(Learner):
         totals, _ = self.recollection.totals(self.clock.number, self._embed)
         return SolvedHead(*lda(totals, priors=self.options.priors), totals.counts > 0)
 
-    def added_up(self) -> Sums:
-        self.recollection.require_additive()
-        return super().added_up()
-
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()
-
-    def solved_tensors(self) -> list[Tensor]:
-        return [torch.empty(len(self.classes), self.options.features + 1, device="meta", dtype=torch.float64)]
-
-    def samples_stored(self) -> Amount:
-        return self.recollection.samples_stored()
 
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
         """Parameters as PROL's paper counted them, though no such head exists."""

@@ -14,7 +14,6 @@ from prol.backbones.upload import upload
 from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock
 from prol.learner import Learner
-from prol.merging import Sums
 from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.random_features import RandomLayer, normal, relu_features
@@ -23,7 +22,6 @@ from prol.methods.closed_form.solvers import SolvedHead, choose_ridge, lda, ridg
 from prol.methods.options import InputOptions, TaskOptions
 from prol.options import Count, Positive
 from prol.state import State
-from prol.tables import Amount
 
 CHOSEN_AFTER = 500
 """Samples after which the ridge strength is chosen finally; shorter first tasks leave it to later ones."""
@@ -80,6 +78,8 @@ class RanPAC(Learner):
         state.value("strength", self, agree="ridge")
         state.trace(removed=self._chosen, merged=self._chosen)
         self.layer = RandomLayer(state, self.seed, self._draw)
+        state.solves(self.embedded + (o.classifier == "lda"), torch.float64)
+        state.on_merge(self._require_tuned)
         self.first_task, self._last = None, dict[str, float]()
         if o.adapt == "norms":
             self.frozen = False
@@ -163,11 +163,9 @@ class RanPAC(Learner):
         chosen = self.options.ridge == "auto" and self.strength is not None
         return "the ridge strength was chosen on the first task, and stays" if chosen else ""
 
-    def added_up(self) -> Sums:
-        self.recollection.require_additive()
+    def _require_tuned(self) -> None:
         if self.first_task is not None and not self.first_task.over:
             raise ValueError("with adapt=norms learners can be merged only after the first task, which tunes them")
-        return super().added_up()
 
     def exemptions(self) -> dict[str, str]:
         return self.recollection.exemptions()
@@ -177,13 +175,6 @@ class RanPAC(Learner):
 
     def trained_tensors(self) -> list[Tensor]:
         return [] if self.first_task is None else self.first_task.trained_tensors()
-
-    def solved_tensors(self) -> list[Tensor]:
-        columns = self.embedded + (self.options.classifier == "lda")
-        return [torch.empty(len(self.classes), columns, device="meta", dtype=torch.float64)]
-
-    def samples_stored(self) -> Amount:
-        return self.recollection.samples_stored()
 
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
         """Parameters as PROL's paper counted them, though no such head exists."""

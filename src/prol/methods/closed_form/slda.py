@@ -42,6 +42,7 @@ class SLDA(Learner):
     def build(self, state: State) -> None:
         self.moments = Moments(state, self.backbone.width, torch.float64)
         state.count_by(self.moments.class_counts)
+        state.solves(self.backbone.width + 1, torch.float64)
         state.on_remove(self._remove_class)
         state.trace(removed=self.moments.spread_trace)
 
@@ -72,6 +73,3 @@ class SLDA(Learner):
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
         self.moments.remove_class(tensors, row)
         return TAKEN
-
-    def solved_tensors(self) -> list[Tensor]:
-        return [torch.empty(len(self.classes), self.backbone.width + 1, device="meta", dtype=torch.float64)]

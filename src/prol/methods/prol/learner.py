@@ -71,27 +71,25 @@ class PROL(GradientLearner):
                 "removed from them"
             )
         self.train_with(state)
+        pace = self.pace
+        self.clock.soft = lambda: pace.soft
         captured = b.acceleration.captured
         self._predict, self._predict_query = Captured(self._logits, captured), Captured(self._query_logits, captured)
 
     # Classes and tasks
 
-    def meet(self, names: list[Label]) -> None:
+    def arrive(self, names: list[Label], boundary: bool = False) -> None:
         if self.options.preset == "released":
-            raise ValueError(
-                f"preset released needs announced classes: call boundary(next_classes) before learning {names[0]!r}"
-            )
-        if self.clock.begins_with_unseen_class(len(self.classes), self.pace.soft):
-            self._start_task()
-        self.register(names)
-
-    def begin_task(self, names: list[Label]) -> None:
-        numbers = [name for name in [*self.classes, *names] if isinstance(name, int)]
-        if self.options.preset == "released" and (not names or numbers != sorted(numbers)):
-            raise ValueError(
-                "preset released needs each task's classes announced, in label order and above the last task's"
-            )
-        super().begin_task(names)
+            if not boundary:
+                raise ValueError(
+                    f"preset released needs announced classes: call boundary(next_classes) before learning {names[0]!r}"
+                )
+            numbers = [name for name in [*self.classes, *names] if isinstance(name, int)]
+            if not names or numbers != sorted(numbers):
+                raise ValueError(
+                    "preset released needs each task's classes announced, in label order and above the last task's"
+                )
+        super().arrive(names, boundary)
 
     def start_task(self) -> None:
         self._place_task()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -15,10 +14,10 @@ from prol.backbones.base import Backbone
 from prol.backbones.images import Pixels
 from prol.backbones.upload import upload
 from prol.backbones.vit import require_vit
+from prol.classes import Tensors
 from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock
-from prol.learner import Learner, SavedState
-from prol.merging import Sums
+from prol.learner import Learner
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN
 from prol.methods.closed_form.familiarity import RelativeDistance
 from prol.methods.closed_form.first_task import FirstTask
@@ -119,6 +118,8 @@ class PROLPlus(Learner):
         state.value("chosen_at", self, agree="number of images the shrinkage was chosen on" if chosen else "")
         state.value("strength", self, agree="shrinkage" if chosen else "")
         state.value("last", self, "_last")
+        state.solves(w.all + 1, torch.float32)
+        state.on_merge(self._require_chosen, take=self._merged, narrowing=("own/products",) * (w.own > 0))
         state.on_remove(self._remove_class)
         state.trace(removed=SPREAD)
         state.trace(*["the scale of the features was taken from the first chunk"] * 2)
@@ -266,17 +267,15 @@ class PROLPlus(Learner):
         values["seen"] -= self.moments.remove_class(tensors, row)
         return TAKEN
 
-    def added_up(self) -> Sums:
+    def _require_chosen(self) -> None:
         if not self.tuning.over:
             raise ValueError(
                 "prol_plus can be merged after its LayerNorms are tuned, not before: adapt_steps=0 tunes none"
             )
         if 0 < self.widths.own < self.widths.linear and self.directions is None:
             raise ValueError(f"prol_plus can be merged once directions of classes are chosen, after {ENOUGH} images")
-        return replace(super().added_up(), narrowing=() if self.covariances is None else ("own/products",))
 
-    def from_sums(self, sums: Sums, classes: int) -> SavedState:
-        tensors, values = super().from_sums(sums, classes)
+    def _merged(self, tensors: Tensors, values: dict[str, Any], classes: int) -> Tensors:
         seen, chosen_at = values["seen"], values["chosen_at"]
         if self.options.penalty is None and seen >= max(FIRST_CHOICE, 2 * chosen_at):
             raise ValueError(
@@ -285,13 +284,10 @@ class PROLPlus(Learner):
             )
         if self.covariances is not None:
             tensors["own/products"] = tensors["own/products"][:, : self.covariances.length_for(classes)]
-        return tensors, values
+        return tensors
 
     def report(self) -> dict[str, float]:
         return self._last | {"shrinkage": self._penalty()}
 
     def trained_tensors(self) -> list[Tensor]:
         return self.tuning.trained_tensors()
-
-    def solved_tensors(self) -> list[Tensor]:
-        return [torch.empty(len(self.classes), self.widths.all + 1, device="meta", dtype=torch.float32)]

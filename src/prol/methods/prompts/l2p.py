@@ -139,9 +139,6 @@ class L2P(GradientLearner):
             }
         return {}
 
-    def trained_tensors(self) -> list[Tensor]:
-        return [self.prompts, self.keys, *self.head.tensors()]
-
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
         pool = Amount.of(self.prompts, self.keys).count
         return {"pool, keys and the head of all classes": pool + classes * (self.backbone.width + 1)}

@@ -20,7 +20,6 @@ from prol.methods.replay.sample_memory import SampleMemory, greedy_balance
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views
 from prol.options import Count, NotNegative, Options
 from prol.state import State
-from prol.tables import Amount
 
 MOMENTUM = 0.9
 WARM_UP = 0.1
@@ -90,17 +89,11 @@ class GDumb(Learner):
         network.train(self.memory, self.options)
         return network
 
-    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> None:  # noqa: ARG002
-        return None
-
     def trained_tensors(self) -> list[Tensor]:
         """What is trained is trained for a prediction and not stored."""
         b = self.backbone
         head = torch.empty(len(self.classes), b.width + 1, dtype=b.dtype, device="meta")
         return [*b.model.parameters(), head]
-
-    def samples_stored(self) -> Amount:
-        return self.memory.amount()
 
     def exemptions(self) -> dict[str, str]:
         return {"nothing_outlives_its_step": f"memory={self.options.memory} images are stored, to be trained on"}

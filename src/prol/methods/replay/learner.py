@@ -24,7 +24,7 @@ from prol.methods.options import TaskOptions
 from prol.methods.replay.sample_memory import Insertion, SampleMemory
 from prol.options import Count, NotNegative
 from prol.state import State
-from prol.tables import Amount, Table
+from prol.tables import Table
 
 Drawn = dict[str, Tensor]
 """What a step takes from the host, by name: slots, class rows, random numbers of views."""
@@ -245,14 +245,8 @@ class ReplayLearner(Learner):
     def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
         return self.heads[0].logits(self.network.features(self.evaluation_input(pixels)))
 
-    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> None:  # noqa: ARG002
-        return None
-
     def trained_tensors(self) -> list[Tensor]:
         return [*self.trained().values(), *(tensor for head in self.heads for tensor in head.tensors())]
-
-    def samples_stored(self) -> Amount:
-        return self.memory.amount()
 
     def exemptions(self) -> dict[str, str]:
         return {"nothing_outlives_its_step": f"memory={self.options.memory} images are stored, to be trained on again"}

@@ -83,6 +83,7 @@ class SampleMemory:
         state.group("memory", self._read, self._load, kind="sample")
         state.value("memory/filled", read=lambda: self.places.filled, load=self._load_filled)
         state.value("memory/met", read=lambda: self.places.seen, load=self._load_seen)
+        state.count_samples_by(self.amount)
         state.on_remove(remove_samples)
         state.on_combine(combine_samples)
         state.trace(removed="which of the other images are stored was drawn while it was there")
