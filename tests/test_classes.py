@@ -113,7 +113,6 @@ def test_a_class_goes_from_every_table_and_what_owners_edit() -> None:
     every.state.on_remove(lambda *_: "")
     contents = every.state.contents(1)
     tensors, values = every.saved()
-    assert contents.take_out is not None
     assert contents.take_out(tensors, values, 1) == "two images"
     left, touched = without_row(tensors, values, contents, 1)
     assert left["sums"].tolist() == [[1, 2], [5, 6]]
@@ -138,7 +137,6 @@ def test_two_classes_become_one_in_every_table_and_what_owners_edit() -> None:
     every.state.on_combine(combine)
     contents = every.state.contents(0)
     tensors, values = every.saved()
-    assert contents.put_together is not None
     contents.put_together(tensors, values, 0, 2)
     merged = with_rows_together(tensors, contents, 0, 2)
     assert merged["sums"].tolist() == [[1, 2], [3, 4], [6, 8]]

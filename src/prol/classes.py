@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -62,11 +61,11 @@ class Contents:
     merged: tuple[str, ...] = ()
     """Sentences on how two merged classes differ from one; none where they do not."""
     first_moment: int = 0
-    take_out: Callable[[Tensors, dict[str, Any], int], str] | None = None
+    take_out: Callable[[Tensors, dict[str, Any], int], str] = lambda *_: ""
     """Removes a class from what all classes share, before its row is removed; returns a sentence on it."""
-    put_together: Callable[[Tensors, dict[str, Any], int, int], None] | None = None
+    put_together: Callable[[Tensors, dict[str, Any], int, int], None] = lambda *_: None
     """Merges what is not rows of tables, before those are merged."""
-    move_rows: Callable[[dict[str, Any], int], None] | None = None
+    move_rows: Callable[[dict[str, Any], int], None] = lambda *_: None
     """Moves class rows among the JSON values when a row is removed."""
     refusal: str = ""
     """Why no class can be removed."""
@@ -113,8 +112,7 @@ def without_row(tensors: Tensors, meta: dict[str, Any], contents: Contents, row:
     for group in {name.rpartition("/")[0] for name in left if name.endswith("/rows") and not len(left[name])}:
         if contents.together(f"{group}/rows") is not None:  # as if none of it had ever been in play
             left = {name: tensor for name, tensor in left.items() if name.rpartition("/")[0] != group}
-    if contents.move_rows is not None:
-        contents.move_rows(meta, row)
+    contents.move_rows(meta, row)
     return left, touched
 
 
@@ -136,11 +134,6 @@ def with_rows_together(tensors: Tensors, contents: Contents, source: int, into: 
             merged[name] = tensor.clone()
             merged[name][where == into] = _together(how, tensor[where == into], other)
     return merged
-
-
-def copied(state: tuple[Tensors, dict[str, Any]]) -> tuple[Tensors, dict[str, Any]]:
-    """A state that may be changed: its tensors are copies already, its JSON is not."""
-    return dict(state[0]), deepcopy(state[1])
 
 
 def _rows_in_play(name: str, tensors: Mapping[str, Tensor], contents: Contents) -> Tensor | None:

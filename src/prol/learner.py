@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prol.backbones.preprocess import training_input
 from prol.backbones.upload import upload
-from prol.classes import ELSEWHERE, copied
+from prol.classes import ELSEWHERE
 from prol.classes import Removal as Removal
 from prol.labels import Label, read_labels, require_distinct
 from prol.model import Footprint as Footprint
@@ -133,7 +133,7 @@ class Learner(Predictor):
         self._latest.clear()
         for name in gone:
             row = self.known_row(name)
-            self._drop_row(*copied(self.state()), self.contents(row), row)
+            self._drop_row(*self.state(), self.contents(row), row)
         erased = [f"the features of {len(names)} images, from every sum and count they were in"]
         erased += [f"{len(gone)} classes of which no image is left"] if gone else []
         return Removal(tuple(erased), (*traces, ELSEWHERE), not traces)

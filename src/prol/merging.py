@@ -224,6 +224,9 @@ def _require_from_base(number: int, one: Terms, base: Terms) -> None:
 
 def sums_of(learner: Learner) -> Sums:
     """A learner's state, grouped by how it is added to that of another; ValueError where it cannot be."""
+    how = learner.stored.registry.merging
+    for require in how.requirements:
+        require()
     if not learner.additive:
         raise ValueError(
             f"{learner.name} cannot be merged: what it learns from an image depends on what it learnt before, so that "
@@ -232,9 +235,6 @@ def sums_of(learner: Learner) -> Sums:
     augment = getattr(learner.options, "augment", "none")
     if augment != "none":
         raise ValueError(f"with augment={augment} learners cannot be merged: one alone would have drawn other crops")
-    how = learner.stored.registry.merging
-    for require in how.requirements:
-        require()
     sums = declared_sums(learner.stored)
     return sums if how.give is None else how.give(sums)
 

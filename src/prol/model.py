@@ -18,7 +18,6 @@ from prol.classes import (
     Removal,
     Tensors,
     UnknownClass,
-    copied,
     with_rows_together,
     without_row,
 )
@@ -153,10 +152,10 @@ class Model:
         """Erases what is stored of a class alone; it may be learnt anew. The other classes keep their order."""
         row = self.known_row(name)
         contents = self._changeable(row)
-        tensors, meta = copied(self.state())
-        said = [contents.take_out(tensors, meta["method"], row)] if contents.take_out is not None else []
+        tensors, meta = self.state()
+        said = contents.take_out(tensors, meta["method"], row)
         erased = self._drop_row(tensors, meta, contents, row)
-        return Removal((*erased, *said), (*contents.traces, ELSEWHERE), not contents.traces)
+        return Removal((*erased, *[said] * bool(said)), (*contents.traces, ELSEWHERE), not contents.traces)
 
     def merge_classes(self, source: Label, into: Label) -> Removal:
         """What was learnt of `source` becomes part of `into`, and its row goes."""
@@ -166,9 +165,8 @@ class Model:
         contents = self._changeable(row)
         if contents.merge_refusal:
             raise ValueError(contents.merge_refusal)
-        tensors, meta = copied(self.state())
-        if contents.put_together is not None:
-            contents.put_together(tensors, meta["method"], row, target)
+        tensors, meta = self.state()
+        contents.put_together(tensors, meta["method"], row, target)
         erased = self._drop_row(with_rows_together(tensors, contents, row, target), meta, contents, row)
         part = f"what was learnt of it is part of {into!r} now"
         return Removal(erased, (part, *contents.merged, ELSEWHERE), not contents.merged)

@@ -116,14 +116,18 @@ class Predictor(Model):
 
         Values compare only with others of the same moment: `prol.novelty` calibrates them.
         """
-        return self._familiarity_of_pixels(self.backbone.read(images))
+        pixels = self.backbone.read(images)
+        self.flush()
+        if not self.classes:
+            return None
+        return _joined([self.familiarity_of(batch, None) for batch, _ in self._batches(pixels)], len(pixels))
 
     @torch.no_grad()
     def predict_with_familiarity(self, images: Any) -> tuple[Tensor, Tensor | None]:
         """What `predict` and `familiarity` return, from one encoding."""
         pixels = self.backbone.read(images)
         if not self.classes or not len(pixels):
-            return self._predict_pixels(pixels), self._familiarity_of_pixels(pixels)
+            return self.predict(images), self.familiarity(images)
         self.flush()
         scores, found = [], []
         for batch, _ in self._batches(pixels):
@@ -155,12 +159,6 @@ class Predictor(Model):
             return torch.zeros(count, len(self.classes))
         scores = [self.scores(*batch).float().cpu() for batch in self._batches(pixels, encoded)]
         return torch.cat(scores)[:count]
-
-    def _familiarity_of_pixels(self, pixels: Pixels) -> Tensor | None:
-        self.flush()
-        if not self.classes:
-            return None
-        return _joined([self.familiarity_of(batch, None) for batch, _ in self._batches(pixels)], len(pixels))
 
     def _batches(self, pixels: Pixels, encoded: Tensor | None = None) -> Iterator[tuple[Pixels, Tensor | None]]:
         filled = self.backbone.device.type == "cuda" and "batch_independence" not in self.exemptions()

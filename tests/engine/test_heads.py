@@ -104,7 +104,6 @@ def test_a_head_that_is_rolled_back_leaves_no_trace(all_live: bool) -> None:
 def test_a_removed_class_moves_the_rows_at_which_heads_begin() -> None:
     _, state = made()
     contents, values = state.contents(3), state.saved_values()
-    assert contents.move_rows is not None
     contents.move_rows(values, 3)
     assert values == {"first_rows": [0, 3, 3]}
     assert contents.first_moment == 4

@@ -61,6 +61,7 @@ def test_a_removed_class_leaves_no_row_behind_and_learning_continues(variant: st
     assert not scores.isnan().any()
     for removal in removals:
         assert removal.erased[0] == "its name"
+        assert all(removal.erased)
         assert "copies" in removal.remains[-1]
         assert removal.exact == (len(removal.remains) == 1)
     teach(learner, [[3, 0, 9, 8, 11]], first=7)  # the next task, with both anew
