@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -48,13 +49,11 @@ Share = Annotated[float, Range(least=0, most=1)]
 
 RENAMED: Mapping[str, str] = {
     "frequency": "bandwidth",
-    "own": "class_directions",
-    "trust": "prior_weight",
-    "ease": "shrinkage_factor",
-    "draw_in": "shrink_means",
     "carry": "drift_correction",
 }
 """Option names of version 0.1, and what they are called now: files and commands may use either for one version."""
+RETIRED = frozenset({"own", "trust", "ease", "draw_in", "penalty"})
+"""Options of version 0.1 that have no effect any more: files of that version hold them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +96,9 @@ def current_names(values: Mapping[str, Any], valid: Collection[str]) -> dict[str
     for name, value in values.items():
         now = name if name in valid else RENAMED.get(name, name)
         now = now if now in valid else name
+        if now in RETIRED and now not in valid:
+            logging.getLogger("prol").warning("option %s has no effect since version 0.2", name)
+            continue
         if now in current:
             raise ValueError(f"option {now!r} is given twice, once as {name!r}")
         current[now] = value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from prol.backbones.vit import Encoded, ViT
-from prol.methods.closed_form.moments import Totals
 
 PRIOR = 5
 """Prior weight, in samples, of the mean variance of a chunk's features."""
@@ -24,13 +24,13 @@ def last_blocks(network: ViT, blocks: int) -> range:
     return range(network.depth - blocks, network.depth)
 
 
-def block_features(encoded: Encoded) -> Tensor:
-    """The class tokens and mean patches of the tapped blocks, first to last: `[B, 2 blocks D]`.
+def block_features(encoded: Encoded, pooled: bool) -> Tensor:
+    """The class tokens and mean patches of the tapped blocks, first to last, then the network's own feature.
 
-    A block's two are interleaved, so that a part of its features has something of both.
+    `[B, 2 blocks D + D]`, or `[B, 2 blocks D]` without the latter. A block's two are interleaved.
     """
-    both = [torch.stack(pair, dim=2) for pair in zip(encoded.class_taps, encoded.patch_taps, strict=True)]
-    return torch.stack(both, dim=1).flatten(1)
+    both = [torch.stack(pair, dim=2).flatten(1) for pair in zip(encoded.class_taps, encoded.patch_taps, strict=True)]
+    return torch.cat([*both, encoded.feature] if pooled else both, dim=1)
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class Scale:
     inverse: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, blocks: int) -> Scale:
+    def of(cls, features: Tensor, groups: Sequence[int]) -> Scale:
         """From features `[B, L]`; where those are few, deviations are shrunk towards a common one.
 
-        Of a handful of samples, only one mean and one deviation for each block: nothing of a sample is stored.
+        Of a handful of samples, only one mean and one deviation for each of the `groups`, which are so many features
+        each: nothing of a sample is stored.
         """
         x = features.double()
         if len(x) < FEW:
-            by_block = x.view(len(x), blocks, -1)
-            like = torch.ones_like(by_block[0])
-            mean = (by_block.mean((0, 2)).unsqueeze(1) * like).flatten()
-            variance = (by_block.var((0, 2), correction=0).unsqueeze(1) * like).flatten()
+            parts = x.split(list(groups), dim=1)
+            mean = torch.cat([part.mean().expand(part.shape[1]) for part in parts])
+            variance = torch.cat([part.var(correction=0).expand(part.shape[1]) for part in parts])
             return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))
         mean, variance = x.mean(0), x.var(0, correction=0)
         typical = variance.mean()
@@ -62,15 +62,6 @@ class Scale:
 
     def apply(self, features: Tensor) -> Tensor:
         return (features - self.mean) * self.inverse
-
-
-def principal_directions(totals: Totals, linear: int, count: int) -> Tensor:
-    """Directions `[linear, count]` in which the first `linear` features vary most, the first most of all."""
-    samples = totals.counts.sum().clamp(min=1)
-    mean = totals.sums[:, :linear].sum(0) / samples
-    covariance = torch.addr(totals.gram[:linear, :linear] / samples, mean, mean, alpha=-1)
-    vectors: Tensor = torch.linalg.eigh(covariance)[1]
-    return vectors.flip(1)[:, :count].contiguous()
 
 
 def usable(features: Tensor) -> bool:

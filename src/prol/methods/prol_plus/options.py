@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 from prol.backbones.preprocess import InputRange
 from prol.methods.options import TaskOptions
-from prol.methods.prol_plus.class_covariances import packed_length, widest
 from prol.options import Count, Positive, Whole
 
 PLANNED_CLASSES = 100
-"""Classes that a budget is divided for; with more of them each class has fewer directions."""
-OWN_SHARE, WHOLE_SHARE = 1 / 3, 0.55
-"""Share of the budget for class covariances, and their share if it holds them in all directions."""
-LINEAR_SHARE = 0.6
-"""Maximum share of block features; the others are random ones."""
+"""Classes that a budget is divided for."""
 NUMBER = 4
 """Bytes of a float32."""
 
@@ -25,28 +20,22 @@ class PROLPlusOptions(TaskOptions):
     """Options of PROL+; none of them depends on the data."""
 
     budget_mb: Positive = 64.0
-    """Megabytes of statistics at 100 classes; what the rest leaves is filled with random features."""
+    """Megabytes of statistics at 100 classes; what the blocks leave is filled with random features."""
     features: Whole | None = None
-    """How many random features, whatever the budget; by default as many as it holds."""
+    """How many random features, whatever the budget; by default as many as it holds, at most one per block feature."""
     blocks: Count = 6
     """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
     holds no more."""
+    pooled: bool = True
+    """Whether the network's own feature is read besides."""
     bandwidth: Positive = 0.7
     """Standard deviation of the arguments of the random features' cosines."""
-    class_directions: Whole | None = None
-    """Directions in which each class has a covariance; by default as many as the budget holds, 0 for none."""
-    prior_weight: Positive = 2.0
-    """Samples for each of these directions with which a class covariance weighs as much as the shared one."""
-    shrinkage_factor: Positive = 0.1
-    """Shrinkage as a share of the penalty that cross-validation finds best for ridge regression."""
-    penalty: Positive | None = None
-    """A shrinkage to use instead, in units of the features' mean variance; by default cross-validation decides."""
-    shrink_means: bool = True
-    """Whether class means are shrunk by their noise (James-Stein)."""
+    prior_samples: Positive = 300.0
+    """Samples that the prior of the covariance within classes counts for."""
     adapt_steps: Whole = 400
-    """Most steps in which the LayerNorms are tuned, all in the first task; 0 for none."""
+    """Most steps in which the normalisation layers are tuned, all in the first task; 0 for none."""
     adapt_lr: Positive = 0.002
-    """Where the learning rate begins, to fall to zero by a cosine over `adapt_steps`."""
+    """Largest learning rate: it rises to it over the first quarter of `adapt_steps`, and falls to zero by a cosine."""
     drift_correction: bool = True
     """Whether statistics are moved along with the network while that is tuned."""
     input_range: InputRange = "backbone"
@@ -57,56 +46,54 @@ class PROLPlusOptions(TaskOptions):
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide the statistics are: `linear` features of so many blocks, `random` ones, `own` directions of a class."""
+    """How wide the statistics are: `groups` of block features, earliest first, and `random` ones."""
 
     blocks: int
-    linear: int
+    groups: tuple[int, ...]
     random: int
-    own: int
-    own_room: int
-    """Bytes for all class covariances together."""
     stripe: int
     """Rows of the second moments that are stored together."""
+
+    @property
+    def linear(self) -> int:
+        return sum(self.groups)
 
     @property
     def all(self) -> int:
         return self.linear + self.random
 
+    @property
+    def all_groups(self) -> tuple[int, ...]:
+        return (*self.groups, self.random)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How far each group is from the network's own feature: blocks by their depth, random features furthest."""
+        apart = len(self.groups) - self.blocks
+        return (*range(self.blocks, 0, -1), *[0] * apart, self.blocks + 1)
+
 
 def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
     """The widths for a backbone of this width and depth."""
-    found = _fitted(options, options.budget_mb, width, depth)
-    if found is None:
-        least = options.budget_mb
-        while _fitted(options, least, width, depth) is None:
-            least *= 1.05
+    numbers = int(options.budget_mb * 1e6 / NUMBER)
+    stripe = max(32, int((2 * numbers) ** 0.5) // 32)
+    own, needed = width * options.pooled, 2 * width + width * options.pooled
+    most = widest(numbers, stripe)
+    if most < needed:
+        least = (needed * (needed + stripe) / 2 + 2 * PLANNED_CLASSES * needed + 2 * needed) * NUMBER / 1e6
         raise ValueError(
-            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {2 * width} features: "
-            f"give {math.ceil(10 * least) / 10:g} or more"
+            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {needed} features: "
+            f"give {math.ceil(10 * 1.05 * least) / 10:g} or more"
         )
-    return found
+    blocks = min(options.blocks, depth, (most - own) // (2 * width))
+    groups = (2 * width,) * blocks + (own,) * options.pooled
+    random = min(most - sum(groups), sum(groups)) if options.features is None else options.features
+    return Widths(blocks, groups, random, stripe)
 
 
-def _fitted(options: PROLPlusOptions, budget_mb: float, width: int, depth: int) -> Widths | None:
-    numbers = int(budget_mb * 1e6 / NUMBER)
-    total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
-    while total > 0:
-        blocks = min(options.blocks, depth, int(LINEAR_SHARE * total) // (2 * width))
-        linear = 2 * blocks * width
-        own = _own(options.class_directions, numbers, linear)
-        gram, by_class = total * (total + stripe) // 2, 2 * total + packed_length(own)  # sums and head
-        directions = linear * own if own < linear else 0
-        if gram + PLANNED_CLASSES * by_class + directions + 2 * linear <= numbers:
-            break
+def widest(numbers: int, stripe: int) -> int:
+    """How many features' second moments, class sums, head and scale so many numbers hold."""
+    total = int((2 * numbers) ** 0.5)
+    while total > 0 and total * (total + stripe) // 2 + 2 * PLANNED_CLASSES * total + 2 * total > numbers:
         total -= 1
-    if total == 0 or blocks < 1:
-        return None
-    random = total - linear if options.features is None else options.features
-    return Widths(blocks, linear, random, own, PLANNED_CLASSES * packed_length(own) * NUMBER if own else 0, stripe)
-
-
-def _own(requested: int | None, numbers: int, linear: int) -> int:
-    """The number of directions in which a class has its own covariance."""
-    share, whole = (widest(int(part * numbers) // PLANNED_CLASSES) for part in (OWN_SHARE, WHOLE_SHARE))
-    most = linear if whole >= linear else share
-    return most if requested is None else min(requested, most)
+    return total
