@@ -27,7 +27,7 @@ def create(
 
     Args:
         method: a name that `prol methods` lists.
-        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "builtin" for
+        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "small" for
             most, when None.
         device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.
         precision: "auto", "float32", "float64" or "bf16"; an open backbone must have it already.
