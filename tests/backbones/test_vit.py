@@ -41,18 +41,18 @@ def small(architecture: str, **more: Any) -> ViT:
 
 @pytest.fixture(scope="module")
 def built_in() -> ViT:
-    return open_backbone("builtin", device="cpu")
+    return open_backbone("tiny", device="cpu")
 
 
 # Equal to timm
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("name", ["tiny", "builtin"])
+@pytest.mark.parametrize("name", ["golden", "tiny", "small"])
 @torch.no_grad()
 def test_without_a_prefix_the_feature_is_timms_output(name: str, dtype: torch.dtype) -> None:
     precision = "float64" if dtype == torch.float64 else "float32"
-    vit = tiny_vit(dtype) if name == "tiny" else open_backbone("builtin", device="cpu", precision=precision)
+    vit = tiny_vit(dtype) if name == "golden" else open_backbone(name, device="cpu", precision=precision)
     assert vit.dtype == dtype
     inputs = images(vit)
     expected = vit.model(inputs)
