@@ -36,7 +36,7 @@ def create(
         options: the method's own; unknown ones are refused with the list of valid ones.
 
     >>> import numpy as np, prol
-    >>> learner = prol.create("ncm")
+    >>> learner = prol.create("ncm", "tiny")
     >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
     >>> learner.learn(images, ["cat", "dog", "cat", "dog"])
     >>> learner.predict(images).shape, learner.classes
