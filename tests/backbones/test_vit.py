@@ -276,9 +276,9 @@ def test_a_network_that_is_not_a_plain_vit_is_refused_with_the_reason(
     assert "\n" not in str(refusal.value)
 
 
-def test_the_built_in_backbone_is_a_tiny_vit_on_64_pixels(built_in: ViT) -> None:
+def test_the_tiny_built_in_backbone_is_a_vit_on_128_pixels(built_in: ViT) -> None:
     assert (built_in.width, built_in.heads, built_in.depth) == (192, 3, 12)
-    assert built_in.preprocessing.size == 64
+    assert built_in.preprocessing.size == 128
     assert built_in.embed(images(built_in, 1)).shape == (1, 65, 192)
 
 
