@@ -27,7 +27,7 @@ def create(
 
     Args:
         method: a name that `prol methods` lists.
-        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "builtin" for
+        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "small" for
             most, when None.
         device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.
         precision: "auto", "float32", "float64" or "bf16"; an open backbone must have it already.
@@ -36,7 +36,7 @@ def create(
         options: the method's own; unknown ones are refused with the list of valid ones.
 
     >>> import numpy as np, prol
-    >>> learner = prol.create("ncm")
+    >>> learner = prol.create("ncm", "tiny")
     >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
     >>> learner.learn(images, ["cat", "dog", "cat", "dog"])
     >>> learner.predict(images).shape, learner.classes

@@ -41,18 +41,18 @@ def small(architecture: str, **more: Any) -> ViT:
 
 @pytest.fixture(scope="module")
 def built_in() -> ViT:
-    return open_backbone("builtin", device="cpu")
+    return open_backbone("tiny", device="cpu")
 
 
 # Equal to timm
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("name", ["tiny", "builtin"])
+@pytest.mark.parametrize("name", ["golden", "tiny", "small"])
 @torch.no_grad()
 def test_without_a_prefix_the_feature_is_timms_output(name: str, dtype: torch.dtype) -> None:
     precision = "float64" if dtype == torch.float64 else "float32"
-    vit = tiny_vit(dtype) if name == "tiny" else open_backbone("builtin", device="cpu", precision=precision)
+    vit = tiny_vit(dtype) if name == "golden" else open_backbone(name, device="cpu", precision=precision)
     assert vit.dtype == dtype
     inputs = images(vit)
     expected = vit.model(inputs)
@@ -276,9 +276,9 @@ def test_a_network_that_is_not_a_plain_vit_is_refused_with_the_reason(
     assert "\n" not in str(refusal.value)
 
 
-def test_the_built_in_backbone_is_a_tiny_vit_on_64_pixels(built_in: ViT) -> None:
+def test_the_tiny_built_in_backbone_is_a_vit_on_128_pixels(built_in: ViT) -> None:
     assert (built_in.width, built_in.heads, built_in.depth) == (192, 3, 12)
-    assert built_in.preprocessing.size == 64
+    assert built_in.preprocessing.size == 128
     assert built_in.embed(images(built_in, 1)).shape == (1, 65, 192)
 
 

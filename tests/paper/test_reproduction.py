@@ -106,6 +106,12 @@ def test_the_name_of_a_run_is_its_config_without_versions(micro_vit: str) -> Non
     assert run_name({**config, "versions": {"prol": "9"}}) == name
     assert run_name(dict(reversed(config.items()))) == name
     assert run_name({**config, "precision": "bf16"}) != name
+    first = {"name": "builtin", "sha256": "63"}
+    by_name = [
+        run_name({**config, "backbone": first | {"name": stored}, "told": {**config["told"], "weights": stored}})
+        for stored in ("builtin", "vit_tiny_patch8_64.tiny_imagenet", "vit_small_patch16_128.distilled")
+    ]
+    assert by_name[0] == by_name[1] != by_name[2]
     assert run_name({**config, "options": {**config["options"], "distance": "euclidean"}}) != name
 
 

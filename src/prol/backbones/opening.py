@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from difflib import get_close_matches
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from prol.backbones.base import Backbone
+from prol.backbones.built_in import find_built_in, say_research_terms
 from prol.backbones.preprocess import Preprocessing
 from prol.backbones.processor import require_bf16_processor
 from prol.backbones.resnet import NAME as RESNET
 from prol.backbones.resnet import open_resnet
 from prol.backbones.vit import ViT, require_plain
 
-BUILT_IN = "vit_tiny_patch8_64.tiny_imagenet"
 PAPER = "vit_base_patch16_224.augreg_in21k"
-
-_BUILT_IN_ARCHITECTURE = "vit_tiny_patch16_224"
-_BUILT_IN_FILE = "builtin/vit_tiny_patch8_64.tiny_imagenet.safetensors"
-_NOTICE = (
-    "The built-in weights were trained on Tiny-ImageNet and are for non-commercial research use; "
-    "their terms are in {card}. The code of prol is under the MIT licence."
-)
 
 
 def open_backbone(
@@ -37,8 +29,10 @@ def open_backbone(
     """Opens a frozen ViT, or the ResNet that some methods train.
 
     Args:
-        name: "builtin"; "arch.tag" as timm writes it, fetched from the model hub or its cache; "arch@FILE.safetensors";
-            or "arch@random" ("arch@random:SEED"). Image and patch size of a file are read off its shapes.
+        name: "small" ("builtin" is the same) or "tiny", which come with prol, or the full name of such a network or a
+            copy of its file; "arch.tag" as timm writes it, fetched from the model hub or its cache;
+            "arch@FILE.safetensors"; or "arch@random" ("arch@random:SEED"). Image and patch size of a file are read off
+            its shapes.
             "resnet18_cifar" has no weights: methods that train it draw them ("resnet18_cifar@WIDTH").
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "auto" (float32 on a CPU, bf16 on a GPU), "float32", "float64" or "bf16".
@@ -49,12 +43,11 @@ def open_backbone(
     architecture, _, source = name.partition("@")
     if architecture == RESNET:
         return open_resnet(name, place, chosen)
-    if name in ("builtin", BUILT_IN):
-        name, weights = "builtin", Path(str(files("prol.backbones").joinpath(_BUILT_IN_FILE)))
-        model, sha256 = _from_file(_BUILT_IN_ARCHITECTURE, weights, shapes_only)
-        preprocessing = Preprocessing(size=64)
+    if (built_in := find_built_in(name)) is not None:
+        name, preprocessing = built_in.name, built_in.preprocessing
+        model, sha256 = _from_file(built_in.architecture, built_in.file, shapes_only)
         if not shapes_only:
-            _say_terms_once(weights.parent)
+            say_research_terms(built_in)
     elif not source:
         if shapes_only:
             model, sha256 = _create(architecture, device="meta"), ""
@@ -226,16 +219,3 @@ def _require_same_shapes(model: nn.Module, shapes: dict[str, tuple[int, ...]], p
         f"weights file {path} does not fit {name}: {len(odd)} tensors differ, first {odd[0]} "
         f"(file {shapes.get(odd[0], 'missing')}, network {wanted.get(odd[0], 'missing')}); name the right architecture"
     )
-
-
-def _say_terms_once(folder: Path) -> None:
-    """Prints the weights' terms the first time on this machine's user account."""
-    mark = Path.home() / ".cache" / "prol" / "weights-terms-shown"
-    if mark.exists():
-        return
-    logging.getLogger("prol").warning(_NOTICE.format(card=folder / "LICENSE-WEIGHTS.md"))
-    try:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    except OSError:
-        pass  # a read-only home: the terms are printed again next time

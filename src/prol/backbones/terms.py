@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from prol.backbones.opening import BUILT_IN
+from prol.backbones.built_in import find_built_in
 from prol.backbones.resnet import NAME as RESNET
 
 
@@ -27,15 +27,18 @@ def weights_terms(name: str) -> WeightsTerms:
 
     >>> weights_terms("vit_tiny_patch16_224@/home/me/mine.safetensors").title
     'vit_tiny_patch16_224@mine.safetensors'
-    >>> weights_terms("builtin").licence
-    'other'
+    >>> weights_terms("small").licence
+    'apache-2.0'
     """
     architecture, _, source = name.partition("@")
-    if name in ("builtin", BUILT_IN):
-        words = (
-            "for non-commercial research and education only; LICENSE-WEIGHTS.md, which comes with prol, has the terms"
-        )
-        return WeightsTerms(BUILT_IN, "other", None, words)
+    if (built_in := find_built_in(name)) is not None:
+        words = f"Apache-2.0; {built_in.name}.md, which comes with prol, says where they come from"
+        if built_in.licence == "other":
+            words = (
+                "for non-commercial research and education only; LICENSE-WEIGHTS.md, which comes with prol, has the "
+                "terms"
+            )
+        return WeightsTerms(built_in.name, built_in.licence, None, words)
     if architecture == RESNET or source.split(":")[0] == "random":
         return WeightsTerms(name, None, None, "random numbers, which nobody owns")
     if source:

@@ -25,8 +25,15 @@ MethodOptions = Annotated[
 Backbone = Annotated[
     str,
     typer.Option(
-        help="The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
-        "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
+        help="The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG "
+        "of timm, ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone",
+        help="Where the weights are now: ARCH@FILE.safetensors, or a built-in network's file. By default as saved.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda or cuda:N.")]
@@ -127,8 +134,8 @@ class PlanFlags(StreamFlags):
     backbone: Annotated[
         str | None,
         _option(
-            "The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
-            "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar.",
+            "The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG "
+            "of timm, ARCH@FILE.safetensors, ARCH@random or resnet18_cifar.",
             None,
         ),
     ] = None

@@ -51,7 +51,7 @@ def reproduce(
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas. By default the scale's.")] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="The network that replaces the scale's: builtin, ARCH.TAG, ARCH@FILE or ARCH@random."),
+        typer.Option(help="The network that replaces the scale's: small, tiny, ARCH.TAG, ARCH@FILE or ARCH@random."),
     ] = None,
     limit_per_class: a.LimitPerClass = None,
     tasks: a.Tasks = None,

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from prol.runs.checkpoints import Checkpoints, CheckpointWriter, fixed_settings,
 from prol.runs.data_record import images_sha256, stream_content
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
+from prol.runs.loading import saved_backbone_name
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
 from prol.runs.setup import FORMAT, NOT_SETTINGS, Setup, require_same, set_up
@@ -99,6 +100,7 @@ def resume(
     listeners: Sequence[Listener | Follower] = (),
     *,
     side_by_side: bool = False,
+    backbone: str | None = None,
 ) -> RunFolder:
     """Resumes an unfinished run from its last undamaged checkpoint; a finished one is left unchanged.
 
@@ -106,6 +108,7 @@ def resume(
 
     Args:
         side_by_side: whether other runs are running at the same time.
+        backbone: where the run's weights are now, if they moved; by default where the run found them.
     """
     folder, display = RunFolder(path), display or Silent()
     folder.require_run()
@@ -119,7 +122,8 @@ def resume(
                 f"{FORMAT}: resume it with that version, or start a new run"
             )
         with _threads(config["threads"]):
-            setup = set_up(Plan.from_config(config))
+            name = backbone or saved_backbone_name(config["backbone"], folder.path)
+            setup = set_up(replace(Plan.from_config(config), backbone=name))
             require_same(config, setup.config, display.warn)
             if side_by_side and not config.get("side_by_side"):
                 with folder.writing():
