@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -55,6 +56,20 @@ def test_a_convolutional_networks_file_opens_without_its_classifier(weights: dic
     assert network.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     assert network.name == f"{CNN}:64px@{file}"
     assert network.features(torch.zeros(1, 3, 64, 64)).isfinite().all()
+
+
+def test_weights_that_have_moved_open_at_the_saved_size(weights: dict[str, Tensor], tmp_path: Path) -> None:
+    save_file(weights, tmp_path / "w.safetensors")
+    learner = prol.create("ncm", f"{CNN}:64px@{tmp_path}/w.safetensors", device="cpu")
+    images = np.random.default_rng(0).integers(0, 256, (2, 40, 40, 3), dtype=np.uint8)
+    learner.learn(images, ["a", "b"])
+    learner.save(tmp_path / "saved")
+    (tmp_path / "w.safetensors").rename(tmp_path / "moved.safetensors")
+    with pytest.raises(FileNotFoundError, match=r"w\.safetensors, which is not here"):
+        prol.load(tmp_path / "saved", device="cpu")
+    loaded = prol.load(tmp_path / "saved", f"{CNN}@{tmp_path}/moved.safetensors", device="cpu")
+    assert loaded.backbone.preprocessing.size == 64
+    assert torch.equal(loaded.predict(images), learner.predict(images))
 
 
 @pytest.mark.parametrize("nested", [(), ("state_dict",), ("model",)])

@@ -83,11 +83,14 @@ def open_saved_backbone(
     precision: str | None = None,
 ) -> Backbone:
     """Opens the backbone of a saved learner, under its saved name or another one; it must have the same hash."""
-    from prol.backbones import open_backbone, pick_device
+    from prol.backbones import open_backbone, pick_device, with_image_size
+    from prol.backbones.opening import split_image_size
 
     if name is None:
         name = saved["backbone"]["name"]
         _require_weights_file(name, place)
+    elif split_image_size(name)[1] is None and (size := split_image_size(saved["backbone"]["name"])[1]) is not None:
+        name = with_image_size(name, size)  # weights that have moved are used at the size they were used at
     if precision is None:
         # What is learnt is float32 in both; only the frozen trunk is read differently.
         on_cpu = pick_device(device).type == "cpu"
