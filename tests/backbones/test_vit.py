@@ -69,6 +69,8 @@ def test_without_a_prefix_the_feature_is_timms_output(name: str, dtype: torch.dt
         ("vit_base_patch16_clip_224", {}),
         ("vit_base_patch16_clip_quickgelu_224", {}),
         ("vit_small_patch14_dinov2", {}),
+        ("vit_small_patch14_reg4_dinov2", {}),
+        ("vit_base_patch16_224", {"reg_tokens": 2}),
         ("deit3_base_patch16_224", {}),
         ("vit_base_patch16_224", {"qk_norm": True}),
         ("vit_base_patch16_224", {"qkv_bias": False}),
@@ -110,6 +112,17 @@ def test_taps_equal_hooks_on_timms_blocks(tiny: ViT) -> None:
         torch.testing.assert_close(class_tap, seen[i][:, 0], rtol=0, atol=1e-12)
         torch.testing.assert_close(patch_tap, seen[i][:, 1:].mean(1), rtol=0, atol=1e-12)
     torch.testing.assert_close(encoded.class_token, seen[3][:, 0], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_registers_are_no_patches() -> None:
+    vit = small("vit_small_patch14_reg4_dinov2")
+    inputs = images(vit)
+    tokens = vit.embed(inputs)
+    assert tokens.shape[1] == 1 + 4 + 16
+    _, (patches,) = vit.model.forward_intermediates(inputs, indices=[1])
+    found = vit.encode(tokens, taps=[1])
+    torch.testing.assert_close(found.patch_taps[0], patches.mean((2, 3)), rtol=0, atol=1e-9)
 
 
 @torch.no_grad()
@@ -254,15 +267,13 @@ def test_an_unknown_kind_of_fork_is_refused(tiny: ViT) -> None:
             {"embed_dim": 48, "depth": 1, "num_heads": 3},
             "VisionTransformerDistilled",
         ),
-        ("vit_base_patch16_siglip_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "0 prefix tokens"),
-        ("vit_small_patch14_reg4_dinov2", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "5 prefix tokens"),
-        ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "reg_tokens": 2}, "3 prefix tokens"),
+        ("vit_base_patch16_siglip_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "no class token"),
         ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "global_pool": "avg"}, "pools by 'avg'"),
         ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "pos_embed": "none"}, "positions"),
         ("vit_small_patch16_18x2_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "ParallelThingsBlock"),
-        ("beit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Beit"),
+        ("beit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Beit, whose positions are relative"),
         ("swin_tiny_patch4_window7_224", {"embed_dim": 24, "depths": (1, 1), "num_heads": (1, 1)}, "SwinTransformer"),
-        ("eva02_tiny_patch14_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Eva"),
+        ("eva02_tiny_patch14_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Eva, whose positions are rotary"),
         ("resnet10t", {}, "ResNet"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

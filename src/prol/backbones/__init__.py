@@ -1,9 +1,10 @@
-"""Networks that turn images into features, timm ViTs and a ResNet to be trained, and their preprocessing."""
+"""Networks that turn images into features, those of timm and a ResNet to be trained, and their preprocessing."""
 
 from prol.backbones.base import Backbone
 from prol.backbones.built_in import BUILT_INS, BuiltIn
 from prol.backbones.images import Pixels
-from prol.backbones.opening import PAPER, open_backbone, pick_device
+from prol.backbones.network import Network
+from prol.backbones.opening import PAPER, open_backbone, pick_device, with_image_size
 from prol.backbones.preprocess import (
     Augment,
     InputRange,
@@ -26,6 +27,7 @@ __all__ = [
     "BuiltIn",
     "Encoded",
     "InputRange",
+    "Network",
     "Norms",
     "Pixels",
     "Prefix",
@@ -42,4 +44,5 @@ __all__ = [
     "require_vit",
     "stage_augmented",
     "stage_evaluation",
+    "with_image_size",
 ]

