@@ -12,6 +12,7 @@ import numpy as np
 from prol import registry
 from prol.backbones import open_backbone
 from prol.backbones.built_in import find_built_in
+from prol.creation import require_blocks
 from prol.data import Dataset
 from prol.runs.folder import RunFolder
 from prol.runs.plan import Plan
