@@ -32,7 +32,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_LOAD", load)
-    monkeypatch.setattr(threads, "_PAUSE", 0)
+    monkeypatch.setattr(threads, "_SECONDS", 0)
     monkeypatch.setattr(threads, "_OWN_GROUP", tmp_path / "no_cgroup")
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)

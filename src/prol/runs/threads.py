@@ -12,7 +12,7 @@ from statistics import median_low
 import torch
 
 _LOAD, _OWN_GROUP, _GROUPS = Path("/proc/loadavg"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_SAMPLES, _PAUSE = 11, 0.01
+_SECONDS = 0.1
 
 
 def free_threads() -> int:
@@ -46,12 +46,13 @@ def available_processors() -> int:
 def running_elsewhere() -> int:
     """Threads of other processes that run or wait for a processor, on the whole machine.
 
-    The median of samples within a tenth of a second: the load average would notice a process only after a minute.
+    The median over a tenth of a second: the load average would notice a process only after a minute. There is no sleep
+    between samples, so that runs that start at the same moment count each other.
     """
+    counts: list[int] = []
+    end = time.monotonic() + _SECONDS
     try:
-        counts = []
-        for _ in range(_SAMPLES):
-            time.sleep(_PAUSE)
+        while not counts or time.monotonic() < end:
             counts.append(int(_LOAD.read_text(encoding="ascii").split()[3].partition("/")[0]))
         return max(0, median_low(counts) - 1)  # one of them is this process
     except (OSError, ValueError, IndexError):  # not Linux
