@@ -39,6 +39,9 @@ Weights = Annotated[
 Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="The precision: auto, float32, float64 or bf16.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads. By default as torch chooses.")]
+FreeThreads = Annotated[
+    int | None, typer.Option(help="Processor threads. By default those that other processes leave free at the start.")
+]
 Workers = Annotated[int | None, typer.Option(help="Threads that read images ahead. By default half of the processors.")]
 Seeds = Annotated[str, typer.Option(help="Each method runs once with each seed; separate seeds by commas.")]
 Data = Annotated[
@@ -147,7 +150,7 @@ class PlanFlags(StreamFlags):
     precision: Annotated[
         str | None, _option("The precision: auto, float32, float64 or bf16. By default auto.", None)
     ] = None
-    threads: Threads = None
+    threads: FreeThreads = None
     workers: Workers = None
     checkpoint_every: Annotated[int | None, _option("Chunks between checkpoints. By default 50.", None)] = None
     checkpoint_share: Annotated[

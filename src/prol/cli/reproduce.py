@@ -58,7 +58,7 @@ def reproduce(
     chunk: Annotated[int, typer.Option(help="How many samples arrive together.", rich_help_panel="The stream")] = 10,
     device: a.Device = "auto",
     precision: a.Precision = "auto",
-    threads: a.Threads = None,
+    threads: a.FreeThreads = None,
     workers: a.Workers = None,
     keep_models: Annotated[
         bool, typer.Option("--keep-models", help="Store the learners of finished runs, not only their results.")

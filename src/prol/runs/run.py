@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-
 from prol.data.split import split_content
 from prol.evaluation import Cursor, Event, Finished, run_stream
 from prol.files import json_text, write_json
@@ -24,6 +22,7 @@ from prol.runs.loading import saved_backbone_name
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
 from prol.runs.setup import FORMAT, NOT_SETTINGS, Setup, require_same, set_up
+from prol.runs.threads import free_threads, torch_threads
 from prol.runs.timing import Timing, logged_step_seconds
 
 Listener = Callable[[Event, float], None]
@@ -78,8 +77,9 @@ def start(
     """
     if out is not None:
         RunFolder(out).require_free()
-    with _threads(plan.threads):
-        setup = set_up(plan)
+    threads = plan.threads or free_threads()
+    with torch_threads(threads):
+        setup = set_up(replace(plan, threads=threads))
         folder = make_default_folder(plan.method, plan.dataset, plan.seed) if out is None else RunFolder(out)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
@@ -121,7 +121,7 @@ def resume(
                 f"{folder.path} was started by another version of prol, whose run format is {config['format']}, not "
                 f"{FORMAT}: resume it with that version, or start a new run"
             )
-        with _threads(config["threads"]):
+        with torch_threads(config["threads"]):
             name = backbone or saved_backbone_name(config["backbone"], folder.path)
             setup = set_up(replace(Plan.from_config(config), backbone=name))
             require_same(config, setup.config, display.warn)
@@ -215,14 +215,3 @@ def dispatch(
         seconds, last = clock() - began, event
         for listen in listeners:
             listen(event, seconds)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Sums are split among threads, so their number determines the last bits of every result."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
