@@ -79,14 +79,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = METHODS | {
     "lae, lora": ("lae", {"blocks": 3, "module": "lora"}),
     "lae, prefix": ("lae", {"blocks": 3, "module": "prefix"}),
 }
+STORES_ALL = {"nothing_outlives_its_step", "memory_is_bounded"}
 EXEMPT: dict[str, set[str]] = {
+    **dict.fromkeys(("knn", "logreg", "logreg, blocks", "ranpac, all"), STORES_ALL),
     "ranpac, reservoir": {"nothing_outlives_its_step"},
-    "ranpac, all": {"nothing_outlives_its_step", "memory_is_bounded"},
     "prol, released": {"batch_independence", "classes_need_no_announcement"},
     "prol, released factor": {"batch_independence"},
 }
 """Checks of `prol.check_learner` that a variant cannot pass by definition."""
-WITH_MEMORY = [name for name in METHODS if registry.method(name).keeps_samples]
+WITH_MEMORY = [name for name in METHODS if registry.method(name).from_scratch]
 """Replay methods, whose own tests run `prol.check_learner`."""
 TASKS = (list(range(7)), list(range(7, 11)))
 """Eleven classes in all: no tensor of these small learners has eleven rows for another reason."""
