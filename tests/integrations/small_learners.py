@@ -21,6 +21,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ranpac": {"features": 50},
     "randumb": {"features": 50},
     "foal": {"features": 50},
+    "layup": {},
     "head_only": {},
     "finetune": {},
     "l2p": {},
