@@ -30,6 +30,7 @@ _BUILT_IN = {
         "randumb": "prol.methods.closed_form.randumb:RanDumb",
         "foal": "prol.methods.closed_form.foal:FOAL",
         "layup": "prol.methods.closed_form.layup:LayUP",
+        "klda": "prol.methods.closed_form.klda:KLDA",
         "head_only": "prol.methods.head_only:HeadOnly",
         "l2p": "prol.methods.prompts.l2p:L2P",
         "dualprompt": "prol.methods.prompts.dualprompt:DualPrompt",

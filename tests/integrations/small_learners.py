@@ -22,6 +22,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "randumb": {"features": 50},
     "foal": {"features": 50},
     "layup": {},
+    "klda": {"features": 50, "ensemble": 2},
     "head_only": {},
     "finetune": {},
     "l2p": {},
