@@ -23,6 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "foal": {"features": 50},
     "layup": {},
     "klda": {"features": 50, "ensemble": 2},
+    "lr_rgda": {},
     "head_only": {},
     "finetune": {},
     "l2p": {},
