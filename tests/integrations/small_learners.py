@@ -24,6 +24,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "layup": {},
     "klda": {"features": 50, "ensemble": 2},
     "lr_rgda": {},
+    "knn": {"k": 3},
     "head_only": {},
     "finetune": {},
     "l2p": {},

@@ -27,6 +27,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "layup": ("layup", {}),
     "klda": ("klda", {"features": 40, "gamma": 0.05}),
     "lr_rgda": ("lr_rgda", {}),
+    "knn": ("knn", {"k": 3}),
     "prol_plus": ("prol_plus", PLUS),
     "prol": ("prol", PROL),
     "head_only": ("head_only", {}),
