@@ -33,6 +33,7 @@ _BUILT_IN = {
         "klda": "prol.methods.closed_form.klda:KLDA",
         "lr_rgda": "prol.methods.closed_form.lr_rgda:LRRGDA",
         "knn": "prol.methods.closed_form.knn:KNN",
+        "logreg": "prol.methods.closed_form.logreg:LogReg",
         "head_only": "prol.methods.head_only:HeadOnly",
         "l2p": "prol.methods.prompts.l2p:L2P",
         "dualprompt": "prol.methods.prompts.dualprompt:DualPrompt",

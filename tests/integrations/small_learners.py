@@ -25,6 +25,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "klda": {"features": 50, "ensemble": 2},
     "lr_rgda": {},
     "knn": {"k": 3},
+    "logreg": {},
     "head_only": {},
     "finetune": {},
     "l2p": {},
