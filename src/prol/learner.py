@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 import torch
 from torch import Tensor
 
-from prol import classes, merging, prediction
+from prol import classes, merging, prediction, registry
+from prol.backbones.network import Network
 from prol.backbones.preprocess import evaluation_input, training_input
 from prol.backbones.upload import upload
+from prol.backbones.vit import ViT, not_plain
 from prol.classes import AUGMENTED, Contents
 from prol.classes import Removal as Removal
 from prol.engine.captured import FrozenPass
@@ -65,12 +67,16 @@ class Learner:
     """What `prol.create` and `prol run` open unless a backbone is named."""
     from_scratch: ClassVar[bool] = False
     """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
+    needs_blocks: ClassVar[bool] = False
+    """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
     uses_tasks: ClassVar[bool] = False
     """Whether it divides the stream into tasks, by its own rule where no boundaries are given."""
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
         if not 0 <= seed < 2**63:
             raise ValueError(f"seed must be a whole number from 0 to {2**63 - 1}, got {seed}")
+        if self.needs_blocks:
+            _require_blocks(self.name, backbone)
         self.backbone, self.options, self.seed = backbone, options, seed
         self.preprocessing: Preprocessing = backbone.preprocessing
         if hasattr(options, "input_range"):
@@ -359,3 +365,15 @@ class Learner:
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:  # noqa: ARG002
         """Parameters as the method's paper counted them, by what was counted; empty where it did not."""
         return {}
+
+
+def _require_blocks(method: str, backbone: Backbone) -> None:
+    """Refuses a network whose blocks take no prompts, and names the methods that need feature vectors alone."""
+    if not isinstance(backbone, Network) or isinstance(backbone, ViT):
+        return
+    known, _ = registry.load_all("methods")
+    others = [name for name, kind in known.items() if not kind.needs_blocks and not kind.from_scratch]
+    raise ValueError(
+        f"method {method} works inside the blocks of a plain ViT, and backbone {backbone.name!r} is none: "
+        f"{not_plain(backbone.model)}; methods that work with it: {', '.join(others)}"
+    )

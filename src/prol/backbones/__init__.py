@@ -1,8 +1,9 @@
-"""Networks that turn images into features, timm ViTs and a ResNet to be trained, and their preprocessing."""
+"""Networks that turn images into features, those of timm and a ResNet to be trained, and their preprocessing."""
 
 from prol.backbones.base import Backbone
 from prol.backbones.images import Pixels
-from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device
+from prol.backbones.network import Network
+from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device, with_image_size
 from prol.backbones.preprocess import (
     Augment,
     InputRange,
@@ -24,6 +25,7 @@ __all__ = [
     "Backbone",
     "Encoded",
     "InputRange",
+    "Network",
     "Norms",
     "Pixels",
     "Prefix",
@@ -40,4 +42,5 @@ __all__ = [
     "require_vit",
     "stage_augmented",
     "stage_evaluation",
+    "with_image_size",
 ]

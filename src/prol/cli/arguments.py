@@ -127,10 +127,14 @@ class PlanFlags(StreamFlags):
     backbone: Annotated[
         str | None,
         _option(
-            "The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
-            "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar.",
+            "The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, hf-hub:OWNER/NAME, "
+            "ARCH@FILE.safetensors, ARCH@random, efficientnet_lite0 or resnet18_cifar.",
             None,
         ),
+    ] = None
+    image_size: Annotated[
+        int | None,
+        _option("Pixels along a side of the network's input; positions are resampled. By default its own.", None),
     ] = None
     device: Annotated[str | None, _option("The device: auto, cpu, cuda or cuda:N. By default auto.", None)] = None
     precision: Annotated[
@@ -148,6 +152,16 @@ class PlanFlags(StreamFlags):
     points: Annotated[
         int | None, _option("Test all classes so far at this many points of the stream (A_AUC).", _MEASURES)
     ] = None
+
+    def given(self) -> dict[str, Any]:
+        found = super().given()
+        size = found.pop("image_size", None)
+        if size is not None:
+            from prol.backbones import with_image_size
+
+            network = found.get("backbone", "auto")
+            found["backbone"] = with_image_size("builtin" if network == "auto" else network, size)
+        return found
 
     def plan(self, method: str, dataset: str, options: dict[str, Any], **more: Any) -> Plan:
         """The plan of a run; `more` are further fields of `Plan`."""

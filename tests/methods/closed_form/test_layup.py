@@ -8,7 +8,7 @@ from torch import Tensor
 
 import prol
 from methods.small_streams import pictures
-from prol.backbones import ViT, evaluation_input
+from prol.backbones import Network, Preprocessing, ViT, evaluation_input
 from prol.methods.closed_form.cross_validation import STRENGTHS, _plain, cross_validated
 from prol.methods.closed_form.layup import LARGEST, SHARE, LayUP
 from prol.methods.closed_form.moments import Totals
@@ -58,6 +58,21 @@ def test_the_ridge_is_a_tenth_of_the_one_with_the_least_error_and_never_above_th
     once = prol.create("layup", tiny)
     once.learn(IMAGES[[0, 1, 2]], [0, 1, 2])  # nothing to judge by: every strength above the largest one is worse
     assert once.predict(TEST[:3]).argmax(1).tolist() == [0, 1, 2]
+
+
+def test_of_other_networks_the_last_stages_are_read() -> None:
+    import timm
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = timm.create_model("test_resnet.r160_in1k", num_classes=0)
+    network = Network(model.double(), name="r", sha256="r", preprocessing=Preprocessing(size=32), precision="float64")
+    learner = prol.create("layup", network, blocks=2)
+    learner.learn(IMAGES, KINDS)
+    inputs = evaluation_input(network.read(TEST), network.preprocessing, torch.device("cpu"), torch.float64)
+    torch.testing.assert_close(learner.encode_images(TEST), network.tapped(inputs, 2)[1])
+    assert learner.familiarity(TEST) is not None
+    assert learner.predict(TEST).argmax(1).tolist() == [0, 1, 2, 3]
 
 
 def test_cross_validation_without_intercept_is_the_formula_on_samples(tiny: ViT) -> None:

@@ -31,7 +31,7 @@ MOST_LINEAR = 0.6
 
 
 def divide(width: int, depth: int = 12, **options: Any) -> Widths:
-    return plan(PROLPlusOptions(**options), width, depth)
+    return plan(PROLPlusOptions(**options), (2 * width,) * depth)
 
 
 def gram_bytes(found: Widths) -> int:
@@ -368,5 +368,5 @@ def test_beyond_a_hundred_classes_class_covariances_take_no_more(options: dict[s
 
 
 def test_a_backbone_without_blocks_is_refused(small_resnet: ResNet) -> None:
-    with pytest.raises(ValueError, match="method prol_plus needs a ViT as backbone, got ResNet"):
+    with pytest.raises(ValueError, match="method prol_plus reads the last blocks or stages of a trained network"):
         PROLPlus(small_resnet, PROLPlus.read_options({}))

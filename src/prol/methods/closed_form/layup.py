@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.base import Tapped, require_tapped
+from prol.backbones.vit import ViT
 from prol.engine.captured import FrozenPass
 from prol.learner import Learner
 from prol.methods.closed_form.class_removal import TAKEN, require_left_over
@@ -32,7 +33,7 @@ class LayUPOptions(InputOptions):
     """Options of LayUP."""
 
     blocks: Count = 6
-    """How many of the last blocks are read; all where the network has fewer."""
+    """How many of the last blocks are read, or stages of networks without blocks; all where there are fewer."""
     ridge: Positive | Literal["auto"] = "auto"
     """Ridge strength; by default a tenth of the one with the least error by generalised cross-validation, chosen anew
     whenever the classifier is solved."""
@@ -45,6 +46,11 @@ def last_class_tokens(blocks: int, network: ViT, inputs: Tensor) -> Tensor:
     # The last block's class token is no tap: there only its own row is computed.
     encoded = network.encode(network.embed(inputs), taps=range(network.depth - blocks, network.depth - 1))
     return torch.cat([*encoded.class_taps, encoded.class_token], dim=1)
+
+
+def last_taps(blocks: int, network: Tapped, inputs: Tensor) -> Tensor:
+    """What is read out of the last blocks or stages of any network, first to last."""
+    return network.tapped(inputs, blocks)[1]
 
 
 class LayUP(Learner):
@@ -61,11 +67,14 @@ class LayUP(Learner):
     options: LayUPOptions
 
     def build(self, state: State) -> None:
-        vit, o = require_vit(self.name, self.backbone), self.options
-        blocks = min(o.blocks, vit.depth)
-        self.look = FrozenPass(partial(last_class_tokens, blocks, vit), vit.acceleration.captured)
+        b, o = require_tapped(self.name, self.backbone), self.options
+        widths = b.tap_widths[-o.blocks :]
+        read = partial(last_taps, len(widths), b)
+        if isinstance(b, ViT):
+            widths, read = (b.width,) * len(widths), partial(last_class_tokens, len(widths), b)
+        self.look = FrozenPass(read, b.acceleration.captured)
         accumulate = torch.float64 if o.accumulate == "float64" else torch.float32
-        self.moments = Moments(state, blocks * vit.width, accumulate)
+        self.moments, self.last_width = Moments(state, sum(widths), accumulate), widths[-1]
         state.count_by(self.moments.class_counts)
         state.on_remove(self._remove_class)
         state.trace(removed=self.moments.spread_trace)
@@ -84,7 +93,7 @@ class LayUP(Learner):
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         if not bool(self.moments.counts.rows.any()):
             return None
-        return self.latest(self._distance).familiarity(encoded[:, -self.backbone.width :])
+        return self.latest(self._distance).familiarity(encoded[:, -self.last_width :])
 
     def _solve(self) -> SolvedHead:
         totals, strength = self.moments.totals(), self.options.ridge
@@ -95,7 +104,7 @@ class LayUP(Learner):
 
     def _distance(self) -> RelativeDistance:
         """By the last block alone."""
-        return RelativeDistance.of(self.moments.part(self.moments.width - self.backbone.width, self.moments.width))
+        return RelativeDistance.of(self.moments.part(self.moments.width - self.last_width, self.moments.width))
 
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
         self.moments.remove_class(tensors, row)

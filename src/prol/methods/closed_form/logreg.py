@@ -11,14 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.base import require_tapped
 from prol.engine.captured import FrozenPass
 from prol.learner import Learner
 from prol.merging import Sums
+from prol.methods.closed_form.layup import last_taps
 from prol.methods.closed_form.recollection import NOT_FOUND, NOT_SUMS, EveryFeature
 from prol.methods.closed_form.solvers import SolvedHead
 from prol.methods.options import InputOptions
-from prol.methods.prol_plus.block_features import block_features, last_blocks, require_usable
+from prol.methods.prol_plus.block_features import require_usable
 from prol.options import Count, Positive
 from prol.state import State
 from prol.tables import Amount
@@ -37,14 +38,10 @@ class LogRegOptions(InputOptions):
     features: Literal["pooled", "prol_plus"] = "pooled"
     """What is classified: the network's feature, or what PROL+ reads of the last blocks of an untuned network."""
     blocks: Count = 6
-    """How many of the last blocks are read with features=prol_plus; all where the network has fewer."""
+    """How many of the last blocks or stages are read with features=prol_plus; all where there are fewer."""
     penalty: Positive | Literal["auto"] = "auto"
     """Penalty on the squared weights, beside the mean loss; by default the one with the least loss on every fifth image
     of each class."""
-
-
-def all_of_blocks(blocks: int, network: ViT, inputs: Tensor) -> Tensor:
-    return block_features(network.encode(network.embed(inputs), taps=last_blocks(network, blocks)))
 
 
 class LogReg(Learner):
@@ -63,10 +60,10 @@ class LogReg(Learner):
     def build(self, state: State) -> None:
         b, width = self.backbone, self.backbone.width
         if self.options.features == "prol_plus":
-            vit = require_vit(self.name, b)
-            blocks = min(self.options.blocks, vit.depth)
-            self.look = FrozenPass(partial(all_of_blocks, blocks, vit), vit.acceleration.captured)
-            width *= 2 * blocks
+            tapped = require_tapped(self.name, b)
+            widths = tapped.tap_widths[-self.options.blocks :]
+            self.look = FrozenPass(partial(last_taps, len(widths), tapped), b.acceleration.captured)
+            width = sum(widths)
         self.stored_features = EveryFeature(state, width, b.dtype)
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:

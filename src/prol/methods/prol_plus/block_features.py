@@ -1,13 +1,14 @@
-"""Features of several blocks of a ViT, brought to one scale, with random ones beside them."""
+"""Features of several blocks or stages, brought to one scale."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
-from prol.backbones.vit import Encoded, ViT
 from prol.methods.closed_form.moments import Totals
 
 PRIOR = 5
@@ -20,19 +21,6 @@ COPIES = 1e-9
 """Share of the mean square below which a variance over samples counts as zero."""
 
 
-def last_blocks(network: ViT, blocks: int) -> range:
-    return range(network.depth - blocks, network.depth)
-
-
-def block_features(encoded: Encoded) -> Tensor:
-    """The class tokens and mean patches of the tapped blocks, first to last: `[B, 2 blocks D]`.
-
-    A block's two are interleaved, so that a part of its features has something of both.
-    """
-    both = [torch.stack(pair, dim=2) for pair in zip(encoded.class_taps, encoded.patch_taps, strict=True)]
-    return torch.stack(both, dim=1).flatten(1)
-
-
 @dataclass(frozen=True)
 class Scale:
     """A mean and an inverse deviation of each feature, `[L]`."""
@@ -41,17 +29,18 @@ class Scale:
     inverse: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, blocks: int) -> Scale:
-        """From features `[B, L]`; where those are few, deviations are shrunk towards a common one.
+    def of(cls, features: Tensor, widths: Sequence[int]) -> Scale:
+        """From features `[B, L]` of blocks of these widths; where they are few, deviations are shrunk to a common one.
 
         Of a handful of samples, only one mean and one deviation for each block: nothing of a sample is stored.
         """
         x = features.double()
         if len(x) < FEW:
-            by_block = x.view(len(x), blocks, -1)
-            like = torch.ones_like(by_block[0])
-            mean = (by_block.mean((0, 2)).unsqueeze(1) * like).flatten()
-            variance = (by_block.var((0, 2), correction=0).unsqueeze(1) * like).flatten()
+            alike = [(width, len(list(group))) for width, group in groupby(widths)]
+            groups = torch.split_with_sizes(x, [width * blocks for width, blocks in alike], dim=1)
+            by_block = [group.unflatten(1, (-1, width)) for group, (width, _) in zip(groups, alike, strict=True)]
+            mean = torch.cat([_each(group, group.mean((0, 2))) for group in by_block])
+            variance = torch.cat([_each(group, group.var((0, 2), correction=0)) for group in by_block])
             return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))
         mean, variance = x.mean(0), x.var(0, correction=0)
         typical = variance.mean()
@@ -62,6 +51,11 @@ class Scale:
 
     def apply(self, features: Tensor) -> Tensor:
         return (features - self.mean) * self.inverse
+
+
+def _each(group: Tensor, values: Tensor) -> Tensor:
+    """A value of each block, for each of its features: `[n W]` from `[n]`, with blocks `[B, n, W]`."""
+    return (values.unsqueeze(1) * torch.ones_like(group[0])).flatten()
 
 
 def principal_directions(totals: Totals, linear: int, count: int) -> Tensor:

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones.base import Backbone
+from prol.backbones.base import Tapped, require_tapped
 from prol.backbones.images import Pixels
 from prol.backbones.upload import upload
-from prol.backbones.vit import require_vit
 from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock
 from prol.learner import Learner, SavedState
@@ -26,14 +25,7 @@ from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Moments
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead
-from prol.methods.prol_plus.block_features import (
-    Scale,
-    block_features,
-    last_blocks,
-    principal_directions,
-    require_usable,
-    usable,
-)
+from prol.methods.prol_plus.block_features import Scale, principal_directions, require_usable, usable
 from prol.methods.prol_plus.class_covariances import ROUNDING, ClassCovariances, ClassTerms
 from prol.methods.prol_plus.mean_shrinkage import shrunk_lda
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
@@ -46,16 +38,16 @@ ENOUGH = 256
 
 
 class FirstBlocks(FirstTask):
-    """Tunes on the class token, and reads the last blocks in the same pass."""
+    """Tunes on the pooled feature, and reads the last blocks or stages in the same pass."""
 
-    def __init__(self, state: State, backbone: Backbone, lr: float, blocks: int) -> None:
+    network: Tapped
+
+    def __init__(self, state: State, backbone: Tapped, lr: float, blocks: int) -> None:
         super().__init__(state, backbone, lr)
         self.blocks = blocks
 
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        network = require_vit("prol_plus", self.network)
-        encoded = network.encode(network.embed(inputs), taps=last_blocks(network, self.blocks))
-        return encoded.feature, block_features(encoded)
+        return self.network.tapped(inputs, self.blocks)
 
     def seen(self, inputs: Tensor) -> Tensor:
         """Features of blocks `[B, L]` alone."""
@@ -94,9 +86,9 @@ class PROLPlus(Learner):
     clock: TaskClock
 
     def build(self, state: State) -> None:
-        b, o = require_vit(self.name, self.backbone), self.options
+        b, o = require_tapped(self.name, self.backbone), self.options
         self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
-        self.widths = w = plan(o, b.width, b.depth)
+        self.widths = w = plan(o, b.tap_widths)
         self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks)
         if o.adapt_steps == 0:
             self.tuning.end()
@@ -170,7 +162,7 @@ class PROLPlus(Learner):
     def _add_up(self, encoded: Tensor, rows: Tensor) -> Tensor:
         """Adds up features of blocks `[B, L]`; returns all features that were made of them `[B, L + M]`."""
         if self.scale is None:
-            self.scale = Scale.of(encoded, self.widths.blocks)
+            self.scale = Scale.of(encoded, self.widths.taps)
         linear = self.scale.apply(encoded)
         embedded = self._embed(linear)
         self.moments.add(embedded, rows)
@@ -232,13 +224,13 @@ class PROLPlus(Learner):
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         if self.scale is None or not bool(self.moments.counts.rows.any()):
             return None
-        start = self.widths.linear - self.widths.linear // self.widths.blocks
+        start = self.widths.linear - self.widths.taps[-1]
         return self.latest(self._distance).familiarity(self.scale.apply(encoded)[:, start:])
 
     def _distance(self) -> RelativeDistance:
         """By the last block alone: the others, and the random features, add no information and take longer to solve."""
         end = self.widths.linear
-        return RelativeDistance.of(self.moments.part(end - end // self.widths.blocks, end))
+        return RelativeDistance.of(self.moments.part(end - self.widths.taps[-1], end))
 
     def _solve(self) -> tuple[SolvedHead, ClassTerms | None]:
         totals, penalty = self.moments.totals(), self._penalty()

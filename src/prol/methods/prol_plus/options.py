@@ -30,7 +30,7 @@ class PROLPlusOptions(TaskOptions):
     """How many random features, whatever the budget; by default as many as it holds."""
     blocks: Count = 6
     """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
-    holds no more."""
+    holds no more. Of networks without blocks, the means of the last stages."""
     bandwidth: Positive = 0.7
     """Standard deviation of the arguments of the random features' cosines."""
     class_directions: Whole | None = None
@@ -57,10 +57,10 @@ class PROLPlusOptions(TaskOptions):
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide the statistics are: `linear` features of so many blocks, `random` ones, `own` directions of a class."""
+    """How wide the statistics are: features of blocks, `random` ones, `own` directions of a class."""
 
-    blocks: int
-    linear: int
+    taps: tuple[int, ...]
+    """Features of each block that is read."""
     random: int
     own: int
     own_room: int
@@ -69,40 +69,50 @@ class Widths:
     """Rows of the second moments that are stored together."""
 
     @property
+    def blocks(self) -> int:
+        return len(self.taps)
+
+    @property
+    def linear(self) -> int:
+        return sum(self.taps)
+
+    @property
     def all(self) -> int:
         return self.linear + self.random
 
 
-def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
-    """The widths for a backbone of this width and depth."""
-    found = _fitted(options, options.budget_mb, width, depth)
+def plan(options: PROLPlusOptions, taps: tuple[int, ...]) -> Widths:
+    """The widths for a backbone with blocks or stages of so many features."""
+    found = _fitted(options, options.budget_mb, taps)
     if found is None:
         least = options.budget_mb
-        while _fitted(options, least, width, depth) is None:
+        while _fitted(options, least, taps) is None:
             least *= 1.05
         raise ValueError(
-            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {2 * width} features: "
+            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {taps[-1]} features: "
             f"give {math.ceil(10 * least) / 10:g} or more"
         )
     return found
 
 
-def _fitted(options: PROLPlusOptions, budget_mb: float, width: int, depth: int) -> Widths | None:
+def _fitted(options: PROLPlusOptions, budget_mb: float, taps: tuple[int, ...]) -> Widths | None:
     numbers = int(budget_mb * 1e6 / NUMBER)
     total, stripe = int((2 * numbers) ** 0.5), max(32, int((2 * numbers) ** 0.5) // 32)
     while total > 0:
-        blocks = min(options.blocks, depth, int(LINEAR_SHARE * total) // (2 * width))
-        linear = 2 * blocks * width
+        read = taps[-options.blocks :]
+        while sum(read) > int(LINEAR_SHARE * total):
+            read = read[1:]
+        linear = sum(read)
         own = _own(options.class_directions, numbers, linear)
         gram, by_class = total * (total + stripe) // 2, 2 * total + packed_length(own)  # sums and head
         directions = linear * own if own < linear else 0
         if gram + PLANNED_CLASSES * by_class + directions + 2 * linear <= numbers:
             break
         total -= 1
-    if total == 0 or blocks < 1:
+    if total == 0 or not read:
         return None
     random = total - linear if options.features is None else options.features
-    return Widths(blocks, linear, random, own, PLANNED_CLASSES * packed_length(own) * NUMBER if own else 0, stripe)
+    return Widths(read, random, own, PLANNED_CLASSES * packed_length(own) * NUMBER if own else 0, stripe)
 
 
 def _own(requested: int | None, numbers: int, linear: int) -> int:
