@@ -31,6 +31,8 @@ MERGEABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "ranpac, float32": ("ranpac", {"features": 30, "ridge": 0.5, "accumulate": "float32"}),
     "randumb": ("randumb", {"features": 30, "gamma": 0.05}),
     "foal": ("foal", {"features": 30}),
+    "layup": ("layup", {}),
+    "klda": ("klda", {"features": 30, "gamma": 0.05, "ensemble": 2}),
 }
 PLUS = {"budget_mb": 1, "blocks": 1, "features": 10, "class_directions": 6, "adapt_steps": 2}
 
@@ -186,9 +188,7 @@ def test_prol_plus_refuses_where_one_alone_would_have_chosen_its_shrinkage_anew(
         prol.merge([one, two], base)
 
 
-@pytest.mark.parametrize(
-    "method", [name for name in METHODS if name not in ("ncm", "slda", "ranpac", "randumb", "foal")]
-)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in (*MERGEABLE, "knn", "logreg")])
 def test_trained_methods_refuse_and_say_why(method: str) -> None:
     network = ResNet(4, size=16) if registry.method(method).from_scratch else DEEPER
     learners = [prol.create(method, network, **METHODS[method]) for _ in range(2)]
@@ -209,6 +209,8 @@ def test_trained_methods_refuse_and_say_why(method: str) -> None:
         (("ranpac", {"memory": "none", "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
         (("ranpac", {"memory": "all", "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
         (("ranpac", {"memory": 2, "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
+        (("knn", {}),) * 2 + ("knn cannot be merged: stored features are not sums",),
+        (("logreg", {}),) * 2 + ("logreg cannot be merged: stored features are not sums",),
     ],
 )
 def test_what_does_not_fit_is_refused(one: Any, other: Any, said: str) -> None:

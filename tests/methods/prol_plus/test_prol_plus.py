@@ -18,10 +18,10 @@ from torch.distributions import MultivariateNormal
 from methods.prol_plus.small_prol_plus import WHOLE, begin_early, blocks_of, expected_gains, make, predictions, teach
 from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ViT
+from prol.methods.closed_form.cross_validation import STRENGTHS
 from prol.methods.prol_plus import class_covariances
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.class_covariances import ROUNDING
-from prol.methods.prol_plus.cross_validation import STRENGTHS
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.mean_shrinkage import LEAST_FREEDOM, LEAST_SIGNAL
 

@@ -14,10 +14,10 @@ import prol
 from methods.prol_plus.small_prol_plus import WHOLE, begin_early, blocks_of, covariances, make
 from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ViT
+from prol.methods.closed_form.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.methods.prol_plus import learner as prol_plus
 from prol.methods.prol_plus.block_features import principal_directions
 from prol.methods.prol_plus.class_covariances import packed_length
-from prol.methods.prol_plus.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.methods.prol_plus.learner import PROLPlus
 
 TEST = pictures(list(range(6)), seed=7)

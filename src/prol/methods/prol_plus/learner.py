@@ -18,6 +18,7 @@ from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock
 from prol.learner import Learner
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN
+from prol.methods.closed_form.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.methods.closed_form.familiarity import RelativeDistance
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Moments
@@ -25,7 +26,6 @@ from prol.methods.closed_form.random_features import RandomLayer, cosine_feature
 from prol.methods.closed_form.solvers import SolvedHead
 from prol.methods.prol_plus.block_features import Scale, principal_directions, require_usable, usable
 from prol.methods.prol_plus.class_covariances import ROUNDING, ClassCovariances, ClassTerms
-from prol.methods.prol_plus.cross_validation import FIRST, STRENGTHS, choose_strength
 from prol.methods.prol_plus.mean_shrinkage import shrunk_lda
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State

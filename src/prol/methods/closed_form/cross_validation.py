@@ -19,18 +19,22 @@ NO_FREEDOM = 1e-3
 """Share of the degrees of freedom that remain after the parameters, below which rounding decides."""
 
 
-def choose_strength(totals: Totals, start: int = FIRST) -> int:
-    """The place in `STRENGTHS` with the least error, walking downhill from `start`: three to five solves as a rule."""
-    scatter, sums, targets, count = _centred(totals)
+def choose_strength(totals: Totals, start: int = FIRST, intercept: bool = True, top: int = len(STRENGTHS) - 1) -> int:
+    """The place in `STRENGTHS` with the least error, walking downhill from `start`: three to five solves as a rule.
+
+    No place above `top` is tried. Without an intercept nothing is centred, and strengths are in units of the features'
+    mean square.
+    """
+    scatter, sums, targets, count = _centred(totals) if intercept else _plain(totals)
     unit = float(scatter.diagonal().mean())
     if unit <= 0:  # copies of one image
         return start
 
     @cache
     def error(place: int) -> float:
-        return cross_validated(scatter, sums, targets, count, STRENGTHS[place] * unit)
+        return cross_validated(scatter, sums, targets, count, STRENGTHS[place] * unit, intercept)
 
-    best, top = start, len(STRENGTHS) - 1
+    best = start
     while best < top and not math.isfinite(error(best)):  # too weak a penalty to be judged
         best += 1
     while True:
@@ -40,12 +44,14 @@ def choose_strength(totals: Totals, start: int = FIRST) -> int:
         best = lower
 
 
-def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float, penalty: float) -> float:
+def cross_validated(
+    scatter: Tensor, sums: Tensor, targets: float, count: float, penalty: float, intercept: bool = True
+) -> float:
     """How far ridge regression to one-hot targets is off on samples that it has not seen, as a sum of squares.
 
     With X and Y centred, G = XᵀX `[M, M]`, S = YᵀX `[C, M]` and t = tr YᵀY, W = S (G + λI)⁻¹ leaves
     t - tr(W Sᵀ) - λ |W|² on its own samples. A sample left out is further off by 1 / (1 - p/N), N samples and
-    p = 1 + tr(G (G + λI)⁻¹) parameters in effect.
+    p = 1 + tr(G (G + λI)⁻¹) parameters in effect; without an intercept nothing is centred, and p is less by one.
     """
     matrix = scatter.clone()
     matrix.diagonal().add_(penalty)
@@ -57,7 +63,7 @@ def cross_validated(scatter: Tensor, sums: Tensor, targets: float, count: float,
     left = targets - float((weight * sums.T).sum()) - penalty * float(weight.square().sum())
     # Of the inverse only the trace is wanted: single precision will do, and takes half the time.
     trace = float(torch.cholesky_inverse(lower.float()).diagonal().double().sum())
-    parameters = 1 + len(scatter) - penalty * trace
+    parameters = intercept + len(scatter) - penalty * trace
     freedom = 1 - parameters / count
     return left / freedom**2 if freedom > NO_FREEDOM else math.inf
 
@@ -70,3 +76,9 @@ def _centred(totals: Totals) -> tuple[Tensor, Tensor, float, float]:
     sums = totals.sums - totals.counts.unsqueeze(1) * mean
     targets = float(count - totals.counts.square().sum() / count)
     return scatter, sums, targets, float(count)
+
+
+def _plain(totals: Totals) -> tuple[Tensor, Tensor, float, float]:
+    """The same about zero."""
+    count = float(totals.counts.sum())
+    return totals.gram, totals.sums, count, max(count, 1e-9)

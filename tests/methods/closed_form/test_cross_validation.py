@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.methods.closed_form.moments import Totals
-from prol.methods.prol_plus import cross_validation
-from prol.methods.prol_plus.cross_validation import (
+from prol.methods.closed_form import cross_validation
+from prol.methods.closed_form.cross_validation import (
     FIRST,
     NO_FREEDOM,
     STRENGTHS,
@@ -21,6 +20,7 @@ from prol.methods.prol_plus.cross_validation import (
     choose_strength,
     cross_validated,
 )
+from prol.methods.closed_form.moments import Totals
 
 CLASSES = 3
 
@@ -85,12 +85,14 @@ def test_it_is_the_formula_on_samples(count: int, width: int, penalty: float, se
         assert found == pytest.approx(expected, rel=1e-8 + 2 * doubt / max(freedom, NO_FREEDOM), abs=1e-9)
 
 
-def in_double(scatter: Tensor, sums: Tensor, targets: float, count: float, penalty: float) -> float:
+def in_double(
+    scatter: Tensor, sums: Tensor, targets: float, count: float, penalty: float, intercept: bool = True
+) -> float:
     """The same error by eigenvalues, nothing of it in single precision."""
     values, vectors = torch.linalg.eigh(scatter)
     values, turned = values.clamp(min=0), sums @ vectors
     left = targets - float((turned.square() * ((values + 2 * penalty) / (values + penalty) ** 2)).sum())
-    freedom = 1 - (1 + float((values / (values + penalty)).sum())) / count
+    freedom = 1 - (intercept + float((values / (values + penalty)).sum())) / count
     return left / freedom**2 if freedom > NO_FREEDOM else math.inf
 
 
