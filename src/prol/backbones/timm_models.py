@@ -63,7 +63,7 @@ def _is_known(architecture: str) -> bool:
 def _near(architecture: str) -> str:
     import timm
 
-    wanted, models = architecture.partition(".")[0].lower(), timm.list_models()
+    wanted, models = architecture.partition(".")[0].lower().replace("-", "_"), timm.list_models()
     inside = [name for name in models if len(wanted) > 3 and wanted in name]
     near = get_close_matches(wanted, inside or models, n=3, cutoff=0 if inside else 0.6)
     return f"; near it: {', '.join(near)}" if near else "; timm.list_models() has all names"
