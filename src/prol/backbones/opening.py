@@ -88,7 +88,8 @@ def open_backbone(
         name = f"{architecture}@{Path(source).resolve()}"
         preprocessing = preprocessing_of(model)
     if size is not None and size != preprocessing.size:
-        model, preprocessing = resized(model, architecture, size), replace(preprocessing, size=size)
+        # Positions stored in half precision are resampled in full.
+        model, preprocessing = resized(model.float(), architecture, size), replace(preprocessing, size=size)
         name = with_image_size(name, size)
     kind = Network if not_plain(model) else ViT
     if not shapes_only:

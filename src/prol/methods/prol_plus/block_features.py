@@ -38,7 +38,7 @@ class Scale:
         if len(x) < FEW:
             alike = [(width, len(list(group))) for width, group in groupby(widths)]
             groups = torch.split_with_sizes(x, [width * blocks for width, blocks in alike], dim=1)
-            by_block = [group.view(len(group), -1, width) for group, (width, _) in zip(groups, alike, strict=True)]
+            by_block = [group.view(len(x), -1, width) for group, (width, _) in zip(groups, alike, strict=True)]
             mean = torch.cat([_each(group, group.mean((0, 2))) for group in by_block])
             variance = torch.cat([_each(group, group.var((0, 2), correction=0)) for group in by_block])
             return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))
