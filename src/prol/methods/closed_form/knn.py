@@ -51,7 +51,7 @@ class KNN(Learner):
         cosines = self._cosines(encoded)
         nearest = cosines.topk(min(self.options.k, len(rows)), dim=1).indices
         votes = F.one_hot(rows[nearest], classes).sum(1)
-        best = cosines.new_full((len(cosines), classes), -torch.inf)
+        best = cosines.new_full((cosines.shape[0], classes), -torch.inf)
         return votes + best.scatter_reduce(1, rows.expand_as(cosines), cosines, "amax") / 2
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
