@@ -35,6 +35,13 @@ def require_whole(place: Path, out: Path) -> None:
     assert f"`{out.resolve()}`" in tensorboard_text(place, "settings")
 
 
+def test_numbers_can_be_read_during_the_run(tmp_path: Path) -> None:
+    writer = TensorBoard().open(SimpleNamespace(folder=tmp_path, config={}))
+    writer.write(3, {"accuracy/average": 50.0})
+    assert tensorboard_numbers(tmp_path / "tensorboard") == {"accuracy/average": [(3, 50.0)]}
+    writer.close(finished=False)
+
+
 def test_two_stopped_runs_of_one_name_resume_in_their_own_folders(tmp_path: Path, small_vit: str) -> None:
     shared, runs, display = tmp_path / "shared", [tmp_path / "a" / "mine", tmp_path / "b" / "mine"], Noting()
     tracker = TensorBoard(str(shared), every=1)
