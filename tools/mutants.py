@@ -180,11 +180,12 @@ class Copy:
             culprit = None if self._fails_without([test]) else self._culprit(left, test)
             if culprit is None:
                 failed = failed[1:]
-                continue
-            left.remove(culprit)
-            yield culprit, _outcome("caught", [test], time.monotonic() - began + seconds)
+            else:
+                left.remove(culprit)
+                yield culprit, _outcome("caught", [test], time.monotonic() - began + seconds)
             with self._mutated(left):
-                failed = [name for name in self._failures(failed, most=0) if _is_test(name)]
+                next_one = self._failures(failed) if failed and left else []
+            failed = failed[failed.index(next_one[0]) :] if next_one and next_one[0] in failed else []
         yield from ((one, _outcome("survived", [], seconds)) for one in left)
 
     def _culprit(self, batch: list[Mutant], test: str) -> Mutant | None:

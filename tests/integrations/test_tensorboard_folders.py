@@ -36,8 +36,10 @@ def require_whole(place: Path, out: Path) -> None:
 
 def test_numbers_can_be_read_during_the_run(tmp_path: Path) -> None:
     writer = TensorBoard().open(SimpleNamespace(folder=tmp_path, config={}))
-    writer.write(3, {"accuracy/average": 50.0})
-    assert tensorboard_numbers(tmp_path / "tensorboard") == {"accuracy/average": [(3, 50.0)]}
+    rows = [(3, 50.0), (5, 60.0), (7, 70.0)]  # the library itself flushes what comes first
+    for number, (step, value) in enumerate(rows, 1):
+        writer.write(step, {"accuracy/average": value})
+        assert tensorboard_numbers(tmp_path / "tensorboard") == {"accuracy/average": rows[:number]}
     writer.close(finished=False)
 
 
