@@ -170,12 +170,12 @@ def test_from_a_base_that_has_chosen_they_merge(method: str, options: dict[str, 
 def test_class_covariances_become_narrower_with_the_classes_of_all() -> None:
     base = settled("prol_plus", **PLUS | {"penalty": 0.1})
     sites, whole = [base.clone() for _ in range(2)], base.clone()
-    for place, site in enumerate(sites):
-        images, names = make_images(70, seed=place), [f"{place}-{number}" for number in range(70)]
+    for place, (site, count) in enumerate(zip(sites, (30, 110), strict=True)):
+        images, names = make_images(count, seed=place), [f"{place}-{number}" for number in range(count)]
         for learner in (site, whole):
             learner.learn(images, names)
-    lengths = [learner.state()[0]["own/products"].shape[1] for learner in (sites[0], whole)]
-    assert lengths[0] > lengths[1]  # there is room for 100 classes in all directions
+    lengths = [learner.state()[0]["own/products"].shape[1] for learner in (*sites, whole)]
+    assert lengths[0] > lengths[1] > lengths[2]  # there is room for 100 classes in all directions
     assert_same(prol.merge(sites, base), whole, 1e-5)
 
 
