@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 
 demo: .venv/installed
 	rm -rf runs/demo
-	$(BIN)/prol run prol_plus glyphs --out runs/demo
+	$(BIN)/prol run prol_plus glyphs --backbone tiny --out runs/demo
 
 test: .venv/installed-test
 	$(BIN)/ruff check

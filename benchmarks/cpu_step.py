@@ -26,7 +26,7 @@ from prol.bench.workload import MethodSpec, Workload
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--backbone", default="builtin", help="as for `prol run`")
+    parser.add_argument("--backbone", default="vit_tiny_patch8_64.tiny_imagenet", help="as for `prol run`")
     parser.add_argument("--chunk", type=int, default=10, help="images of a step")
     parser.add_argument("--classes", type=int, default=100, help="known, the last 10 of the task being learnt")
     parser.add_argument("--frozen-norms", action="store_true", help="leave the backbone's LayerNorms alone")

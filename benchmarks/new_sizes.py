@@ -30,7 +30,7 @@ ONCE = Pace(warmup=0, repeats=1, steps=1)
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--backbone", default="builtin", help="as for `prol run`")
+    parser.add_argument("--backbone", default="vit_tiny_patch8_64.tiny_imagenet", help="as for `prol run`")
     parser.add_argument("--device", default="auto", help="auto, cuda or cuda:N")
     parser.add_argument("--precision", default="auto", help="as for `prol run`")
     parser.add_argument("--chunk", type=int, default=10, help="images of a usual step; all sizes below it are new")

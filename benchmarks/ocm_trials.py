@@ -73,7 +73,7 @@ class AllRows(ER):
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
         super().__init__(backbone, options, seed)
-        self.meet(list(range(100)))
+        self.arrive(list(range(100)))
 
 
 TRIALS: dict[str, type[Learner]] = {

@@ -80,6 +80,7 @@ def pictures() -> tuple[list[bytes], list[str]]:
 def server(folder: Path, given: argparse.Namespace) -> Iterator[str]:
     """The address of a server of its own."""
     command = [sys.executable, "-m", "prol", "serve", str(folder), "--method", given.method, "--port", "0"]
+    command += ["--backbone", "vit_tiny_patch8_64.tiny_imagenet"]
     process = subprocess.Popen(
         [*command, "--threads", str(given.threads)], stdout=subprocess.PIPE, text=True, env=os.environ.copy()
     )

@@ -20,7 +20,7 @@ from prol.backbones import ViT
 def test_a_learner_is_made_by_name_on_the_built_in_backbone(name: str) -> None:
     learner = prol.create(name, device="cpu")
     assert learner.name == name
-    assert learner.backbone.name == "builtin"
+    assert learner.backbone.name == "vit_small_patch16_128.distilled"
     assert learner.classes == []
     assert isinstance(learner, prol.Learner)
 
@@ -38,7 +38,7 @@ def test_options_reach_the_method(tiny: ViT) -> None:
     ("dtype", "precision"), [(torch.float32, "float32"), (torch.float64, "float64")], ids=["float32", "float64"]
 )
 def test_a_dtype_names_the_precision(dtype: torch.dtype, precision: str) -> None:
-    backbone = prol.create("ncm", "builtin", device="cpu", dtype=dtype).backbone
+    backbone = prol.create("ncm", "tiny", device="cpu", dtype=dtype).backbone
     assert (backbone.dtype, backbone.precision) == (dtype, precision)
 
 
@@ -78,7 +78,7 @@ def test_bad_arguments_are_refused_in_one_line_that_says_what_is_allowed() -> No
 
 
 def test_a_gpu_asked_for_where_none_is_is_refused() -> None:
-    assert "cpu" in refused(backbone="builtin", device=f"cuda:{torch.cuda.device_count()}")
+    assert "cpu" in refused(backbone="tiny", device=f"cuda:{torch.cuda.device_count()}")
 
 
 def test_options_are_checked_before_weights_are_opened() -> None:

@@ -31,6 +31,8 @@ MERGEABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "ranpac, float32": ("ranpac", {"features": 30, "ridge": 0.5, "accumulate": "float32"}),
     "randumb": ("randumb", {"features": 30, "gamma": 0.05}),
     "foal": ("foal", {"features": 30}),
+    "layup": ("layup", {}),
+    "klda": ("klda", {"features": 30, "gamma": 0.05, "ensemble": 2}),
 }
 PLUS = {"budget_mb": 1, "blocks": 1, "features": 10, "class_directions": 6, "adapt_steps": 2}
 
@@ -168,12 +170,12 @@ def test_from_a_base_that_has_chosen_they_merge(method: str, options: dict[str, 
 def test_class_covariances_become_narrower_with_the_classes_of_all() -> None:
     base = settled("prol_plus", **PLUS | {"penalty": 0.1})
     sites, whole = [base.clone() for _ in range(2)], base.clone()
-    for place, site in enumerate(sites):
-        images, names = make_images(70, seed=place), [f"{place}-{number}" for number in range(70)]
+    for place, (site, count) in enumerate(zip(sites, (30, 110), strict=True)):
+        images, names = make_images(count, seed=place), [f"{place}-{number}" for number in range(count)]
         for learner in (site, whole):
             learner.learn(images, names)
-    lengths = [learner.state()[0]["own/products"].shape[1] for learner in (sites[0], whole)]
-    assert lengths[0] > lengths[1]  # there is room for 100 classes in all directions
+    lengths = [learner.state()[0]["own/products"].shape[1] for learner in (*sites, whole)]
+    assert lengths[0] > lengths[1] > lengths[2]  # there is room for 100 classes in all directions
     assert_same(prol.merge(sites, base), whole, 1e-5)
 
 
@@ -186,9 +188,7 @@ def test_prol_plus_refuses_where_one_alone_would_have_chosen_its_shrinkage_anew(
         prol.merge([one, two], base)
 
 
-@pytest.mark.parametrize(
-    "method", [name for name in METHODS if name not in ("ncm", "slda", "ranpac", "randumb", "foal")]
-)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in (*MERGEABLE, "knn", "logreg")])
 def test_trained_methods_refuse_and_say_why(method: str) -> None:
     network = ResNet(4, size=16) if registry.method(method).from_scratch else DEEPER
     learners = [prol.create(method, network, **METHODS[method]) for _ in range(2)]
@@ -209,6 +209,8 @@ def test_trained_methods_refuse_and_say_why(method: str) -> None:
         (("ranpac", {"memory": "none", "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
         (("ranpac", {"memory": "all", "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
         (("ranpac", {"memory": 2, "ridge": 1.0, "features": 20}),) * 2 + ("only memory=statistics",),
+        (("knn", {}),) * 2 + ("knn cannot be merged: stored features are not sums",),
+        (("logreg", {}),) * 2 + ("logreg cannot be merged: stored features are not sums",),
     ],
 )
 def test_what_does_not_fit_is_refused(one: Any, other: Any, said: str) -> None:

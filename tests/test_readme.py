@@ -14,6 +14,7 @@ from PIL import Image
 
 import prol
 from prol import registry
+from prol.backbones.built_in import find_built_in
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,14 +45,14 @@ def test_every_link_leads_to_a_file() -> None:
 
 def test_every_row_of_results_equals_its_files() -> None:
     numbers = r"(\S+) ± (\S+) \| (\S+) ± \S+ \| (\S+) ± \S+ \|"
-    rows = re.findall(r"\| `prol run (\S+) (glyphs|cifar100)([^`]*)` \| " + numbers, README)
+    rows = re.findall(r"\| `prol run (\S+) (glyphs|cifar100)([^`]*) --backbone (\S+)` \| " + numbers, README)
     assert {dataset for _, dataset, *_ in rows} == {"glyphs", "cifar100"}
-    for method, dataset, options, faa, deviation, caa, forgetting in rows:
+    for method, dataset, options, backbone, faa, deviation, caa, forgetting in rows:
         folders = [
             folder
             for folder in (ROOT / "results" / dataset).iterdir()
             if folder.is_dir()
-            and _is_run_of(json.loads((folder / "config.json").read_text()), method, dataset, options.split())
+            and _is_run_of(json.loads((folder / "config.json").read_text()), method, dataset, options.split(), backbone)
         ]
         assert len(folders) == 3
         metrics = [json.loads((folder / "result.json").read_text())["metrics"] for folder in folders]
@@ -61,9 +62,9 @@ def test_every_row_of_results_equals_its_files() -> None:
         assert f"{statistics.mean(m['forgetting'] for m in metrics):.1f}" == forgetting
 
 
-def _is_run_of(config: dict[str, Any], method: str, dataset: str, options: list[str]) -> bool:
-    """Whether a run's resolved options are those of the command."""
-    if config["method"] != method:
+def _is_run_of(config: dict[str, Any], method: str, dataset: str, options: list[str], backbone: str) -> bool:
+    """Whether a run's resolved options and weights are those of the command."""
+    if config["method"] != method or config["backbone"]["sha256"] != find_built_in(backbone).sha256:
         return False
     kind = registry.method(method)
     implied = {"coefficients": dataset} if method == "prol" else {}

@@ -31,7 +31,9 @@ DECAYS = (0.0, 1e-3, 1e-2, 1e-1)
 
 
 def taught_first_task(dataset: Any, device: str, tasks: int, seed: int) -> PROLPlus:
-    learner = prol.create("prol_plus", open_backbone("builtin", device=device, precision="float32"), seed=seed)
+    learner = prol.create(
+        "prol_plus", open_backbone("vit_tiny_patch8_64.tiny_imagenet", device=device, precision="float32"), seed=seed
+    )
     assert isinstance(learner, PROLPlus)
     labels = torch.tensor(dataset.train.labels)
     first = (labels < (int(labels.max()) + 1) // tasks).nonzero().flatten()

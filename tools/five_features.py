@@ -103,7 +103,10 @@ def main() -> None:
     asked = parser.parse_args()
     data = registry.dataset(asked.dataset)(data=asked.data)
     labels, told = torch.tensor(data.train.labels), torch.tensor(data.test.labels)
-    backbone, places = open_backbone("builtin", device="cpu"), chosen(labels, asked.tasks, asked.kept, asked.seed)
+    backbone, places = (
+        open_backbone("vit_tiny_patch8_64.tiny_imagenet", device="cpu"),
+        chosen(labels, asked.tasks, asked.kept, asked.seed),
+    )
     train, test = features(backbone, data.train, places), features(backbone, data.test, torch.arange(len(told)))
     rows, classes = labels[places], int(labels.max()) + 1
     counts = torch.bincount(rows, minlength=classes).double()

@@ -79,7 +79,7 @@ def main() -> None:
         nargs="*",
         default=sorted(name for name in registry.names("methods") if not registry.method(name).from_scratch),
     )
-    parser.add_argument("--backbone", default="builtin")
+    parser.add_argument("--backbone", default="vit_tiny_patch8_64.tiny_imagenet")
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--tasks", type=int, default=10)
     parser.add_argument("--every", type=int, default=12)

@@ -125,7 +125,7 @@ def main() -> None:
     for spec in wanted.methods:
         name, _, options = spec.partition(":")
         given = dict(pair.split("=", 1) for pair in options.split(",") if pair)
-        backbone = open_backbone("builtin", device=wanted.device, precision="float32")
+        backbone = open_backbone("vit_tiny_patch8_64.tiny_imagenet", device=wanted.device, precision="float32")
         learner, began = prol.create(name, backbone, seed=wanted.seed, **given), time.perf_counter()
         novelty = taught(learner, train, stream, wanted.observe_every)
         found = {key: round(value, 4) for key, value in asked(learner, novelty, test, ask).items()}

@@ -12,12 +12,12 @@ warnings, logging, decorators, arguments in HINTS, and code that needs a GPU: br
 and GPU_ONLY.
 
 Mutants run in a copy of the working tree: first the fast tests of the room and the module's doctests, files named
-after the module first. Mutants that pass these are put into one tree for all fast tests, and each test that fails there
-is run against each of these mutants alone. A mutant is caught by the first test that fails, provided that this test
-passes without the mutant, or by the time limit if no test ends for PATIENCE seconds. Test sessions are forked from a
-process that has imported the libraries, not prol. Each outcome is written to results/mutants/mutants.json at once, and
-a second call runs what is missing; mutants whose code is gone are replaced. `--survivors` runs survivors again.
-Reasons for survivors are entered by hand in results/mutants/reasons.json: {"id": "reason"}.
+after the module first. Mutants that pass these are put into one tree for all fast tests, and for tests that fail there
+the mutant is found by halves. A mutant is caught by the first test that fails, provided that this test passes without
+the mutant, or by the time limit if no test ends for PATIENCE seconds. Test sessions are forked from a process that has
+imported the libraries, not prol. Each outcome is written to results/mutants/mutants.json at once, and a second call
+runs what is missing; mutants whose code is gone are replaced. `--survivors` runs survivors again. Reasons for
+survivors are entered by hand in results/mutants/reasons.json: {"id": "reason"}.
 """
 
 from __future__ import annotations
@@ -159,26 +159,42 @@ class Copy:
             outcome = "error"
         return _outcome(outcome, failed, time.monotonic() - began)
 
-    def examine_far(self, batch: list[Mutant]) -> dict[str, dict[str, Any]]:
-        """Runs all tests against several mutants at once, then each test that failed against each mutant alone."""
+    def examine_far(self, batch: list[Mutant]) -> Iterator[tuple[Mutant, dict[str, Any]]]:
+        """Runs all tests against several mutants at once, then finds for tests that failed which mutant they catch."""
         began = time.monotonic()
         with self._mutated(batch):
-            failed = self._failures(
-                [name for name in ("tests", "src", "docs") if (self.tree / name).exists()], most=200
-            )
-        if len(batch) > 1 and any(not _is_test(name) for name in failed):  # a session that broke off says too little
+            failed = self._failures([name for name in ("tests", "src", "docs") if (self.tree / name).exists()], most=0)
+        seconds = (time.monotonic() - began) / len(batch)
+        broken_off = [name for name in failed if not _is_test(name)]
+        if broken_off and len(batch) == 1:
+            yield batch[0], _outcome("caught", broken_off, seconds)
+            return
+        if broken_off:  # such a session says too little
             half = len(batch) // 2
-            return self.examine_far(batch[:half]) | self.examine_far(batch[half:])
-        failed = [name for name in failed if name not in self._fails_without(failed)]
-        seconds, outcomes = (time.monotonic() - began) / len(batch), {}
-        for mutant in batch:
-            began, caught_by = time.monotonic(), failed
-            if failed and len(batch) > 1:
-                with self._mutated([mutant]):
-                    caught_by = self._failures(failed)
-            outcome = "caught" if caught_by else "survived"
-            outcomes[mutant.id] = _outcome(outcome, caught_by, time.monotonic() - began + seconds)
-        return outcomes
+            yield from self.examine_far(batch[:half])
+            yield from self.examine_far(batch[half:])
+            return
+        left = list(batch)
+        while failed and left:
+            began, test = time.monotonic(), failed[0]
+            culprit = None if self._fails_without([test]) else self._culprit(left, test)
+            if culprit is None:
+                failed = failed[1:]
+            else:
+                left.remove(culprit)
+                yield culprit, _outcome("caught", [test], time.monotonic() - began + seconds)
+            with self._mutated(left):
+                next_one = self._failures(failed) if failed and left else []
+            failed = failed[failed.index(next_one[0]) :] if next_one and next_one[0] in failed else []
+        yield from ((one, _outcome("survived", [], seconds)) for one in left)
+
+    def _culprit(self, batch: list[Mutant], test: str) -> Mutant | None:
+        """A mutant with which alone the test fails, found by halves; None if it takes several of them."""
+        with self._mutated(batch):
+            if not self._failures([test]):
+                return None
+        half = len(batch) // 2
+        return (self._culprit(batch[:half], test) or self._culprit(batch[half:], test)) if half else batch[0]
 
     @contextmanager
     def _mutated(self, mutants: list[Mutant]) -> Iterator[None]:
@@ -202,13 +218,13 @@ class Copy:
         """Those tests that fail without a mutant as well."""
         unsure = [name for name in failed if _is_test(_place(name)) and _place(name) not in self._sound]
         broken = (
-            {_place(name) for name in self._failures([_place(name) for name in unsure], most=200)} if unsure else set()
+            {_place(name) for name in self._failures([_place(name) for name in unsure], most=0)} if unsure else set()
         )
         self._sound |= {_place(name) for name in unsure} - broken
         return {name for name in failed if _place(name) in broken}
 
     def _failures(self, places: list[str], first: list[str] | None = None, most: int = 1) -> list[str]:
-        """What fails in a session of pytest."""
+        """What fails in a session of pytest that ends after `most` failures, 0 for no limit."""
         options = ["-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", f"--maxfail={most}"]
         given = {"tree": str(self.tree), "log": str(self._log), "arguments": [*options, *places], "first": first or []}
         assert self._driver.stdin is not None
@@ -348,11 +364,18 @@ def main() -> None:
                 stack.callback(copies.copy.close)
             return copies.copy
 
+        writing = threading.Lock()
+
         def note(mutant: Mutant, outcome: dict[str, Any], number: str) -> None:
-            records[mutant.id] |= outcome
-            write(RESULTS, given.seed, list(records.values()))
+            with writing:
+                records[mutant.id] |= outcome
+                write(RESULTS, given.seed, list(records.values()))
             said = f"{outcome['outcome']} {outcome['caught_by'] or ''} {outcome['seconds']} s"
             print(f"[{number}] {mutant.file}:{mutant.line} {mutant.kind}: {said}", flush=True)
+
+        def examine_far(batch: list[Mutant]) -> None:
+            for mutant, outcome in copy().examine_far(batch):
+                note(mutant, outcome, "all tests")
 
         threads = ThreadPoolExecutor(given.jobs)
         stack.callback(threads.shutdown, cancel_futures=True)
@@ -362,10 +385,7 @@ def main() -> None:
         left = [one for one in drawn if records[one.id].get("outcome") == PASSED_NEAR and not given.near]
         print(f"{len(left)} mutants passed the tests of their rooms", flush=True)
         batches = [left[first :: given.jobs] for first in range(min(given.jobs, len(left)))]
-        for done in threads.map(lambda batch: copy().examine_far(batch), batches):
-            for one in left:
-                if one.id in done:
-                    note(one, done[one.id], "all tests")
+        list(threads.map(examine_far, batches))
     print(summary(list(records.values()), reasons))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from prol import registry
-from prol.backbones import Backbone, open_backbone
+from prol.backbones import Backbone, Network, ViT, open_backbone
+from prol.backbones.vit import not_plain
 from prol.learner import Learner
 
 _PRECISION_OF = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bf16"}
@@ -27,7 +28,7 @@ def create(
 
     Args:
         method: a name that `prol methods` lists.
-        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "builtin" for
+        backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "small" for
             most, when None.
         device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.
         precision: "auto", "float32", "float64" or "bf16"; an open backbone must have it already.
@@ -36,7 +37,7 @@ def create(
         options: the method's own; unknown ones are refused with the list of valid ones.
 
     >>> import numpy as np, prol
-    >>> learner = prol.create("ncm")
+    >>> learner = prol.create("ncm", "tiny")
     >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
     >>> learner.learn(images, ["cat", "dog", "cat", "dog"])
     >>> learner.predict(images).shape, learner.classes
@@ -56,4 +57,17 @@ def create(
         raise ValueError(f"the backbone is open in {backbone.precision}, but {precision} was requested: open it so")
     elif device not in ("auto", backbone.device.type, str(backbone.device)):
         raise ValueError(f"the backbone is open on {backbone.device}, but {device} was requested: open it there")
+    require_blocks(kind, backbone)
     return kind(backbone, resolved, seed)
+
+
+def require_blocks(kind: type[Learner], backbone: Backbone) -> None:
+    """Refuses a network whose blocks a method cannot change, and names the methods that need feature vectors alone."""
+    if not kind.needs_blocks or not isinstance(backbone, Network) or isinstance(backbone, ViT):
+        return
+    known, _ = registry.load_all("methods")
+    others = [name for name, other in known.items() if not other.needs_blocks and not other.from_scratch]
+    raise ValueError(
+        f"method {kind.name} works inside the blocks of a plain ViT, and backbone {backbone.name!r} is none: "
+        f"{not_plain(backbone.model)}; methods that work with it: {', '.join(others)}"
+    )

@@ -39,6 +39,8 @@ class Learner(Predictor):
     """What `prol.create` and `prol run` open unless a backbone is named."""
     from_scratch: ClassVar[bool] = False
     """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
+    needs_blocks: ClassVar[bool] = False
+    """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
     uses_tasks: ClassVar[bool] = False
     """Whether it divides the stream into tasks, by its own rule where no boundaries are given."""
     clock: TaskClock | None = None

@@ -29,7 +29,8 @@ def load(
     Args:
         source: the folder that `learner.save` wrote, or "hub:OWNER/NAME" or "hub:OWNER/NAME@REVISION", which is
             fetched and checked, and not stored.
-        backbone: an open one to use, or the name of one to open; without it, the one named in the artifact is opened.
+        backbone: an open one to use, the name of one to open, or a copy of a built-in network's file; without it, the
+            one named in the artifact is opened, and of the networks that come with prol the one with its hash.
         device: where to open the backbone.
         precision: of the backbone to open; as saved when not given, but float32 for bf16 on a CPU.
         method: the learner's class, for a method that is not registered under a name.

@@ -96,7 +96,7 @@ def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
 
     >>> import numpy as np, prol
     >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
-    >>> here, there = prol.create("slda", device="cpu"), prol.create("slda", device="cpu")
+    >>> here, there = prol.create("slda", "tiny", device="cpu"), prol.create("slda", "tiny", device="cpu")
     >>> here.learn(images[:2], ["cat", "dog"])
     >>> there.learn(images[2:], ["owl", "cat"])
     >>> prol.merge([here, there]).classes

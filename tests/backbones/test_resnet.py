@@ -157,16 +157,14 @@ def test_methods_refuse_the_other_kind_of_network(method: str, small_resnet: Res
     if registry.method(method).from_scratch:
         with pytest.raises(ValueError, match=f"{method} trains a network from scratch and needs backbone resnet18_cif"):
             prol.create(method, tiny_vit())
-    elif method in NEED_A_VIT:
-        with pytest.raises(ValueError, match=f"method {method} needs a ViT as backbone, got ResNet"):
+    elif method == "prol_plus" or registry.method(method).needs_blocks:
+        says = "reads the last blocks or stages" if method == "prol_plus" else "needs a ViT as backbone, got ResNet"
+        with pytest.raises(ValueError, match=f"method {method} {says}"):
             prol.create(method, small_resnet)
     else:  # these take features as they come, of any network
         learner = prol.create(method, small_resnet, **({"features": 20} if method in ("ranpac", "randumb") else {}))
         learner.learn(np.full((2, 16, 16, 3), 90, np.uint8), ["a", "b"])
         assert learner.predict(np.zeros((1, 16, 16, 3), np.uint8)).shape == (1, 2)
-
-
-NEED_A_VIT = {"prol", "prol_plus", "l2p", "dualprompt", "coda_prompt", "convprompt", "foal", "mos", "ease", "lae"}
 
 
 def test_the_command_line_counts_its_parameters_and_lists_the_method(command) -> None:

@@ -41,18 +41,18 @@ def small(architecture: str, **more: Any) -> ViT:
 
 @pytest.fixture(scope="module")
 def built_in() -> ViT:
-    return open_backbone("builtin", device="cpu")
+    return open_backbone("tiny", device="cpu")
 
 
 # Equal to timm
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("name", ["tiny", "builtin"])
+@pytest.mark.parametrize("name", ["golden", "tiny", "small"])
 @torch.no_grad()
 def test_without_a_prefix_the_feature_is_timms_output(name: str, dtype: torch.dtype) -> None:
     precision = "float64" if dtype == torch.float64 else "float32"
-    vit = tiny_vit(dtype) if name == "tiny" else open_backbone("builtin", device="cpu", precision=precision)
+    vit = tiny_vit(dtype) if name == "golden" else open_backbone(name, device="cpu", precision=precision)
     assert vit.dtype == dtype
     inputs = images(vit)
     expected = vit.model(inputs)
@@ -69,6 +69,8 @@ def test_without_a_prefix_the_feature_is_timms_output(name: str, dtype: torch.dt
         ("vit_base_patch16_clip_224", {}),
         ("vit_base_patch16_clip_quickgelu_224", {}),
         ("vit_small_patch14_dinov2", {}),
+        ("vit_small_patch14_reg4_dinov2", {}),
+        ("vit_base_patch16_224", {"reg_tokens": 2}),
         ("deit3_base_patch16_224", {}),
         ("vit_base_patch16_224", {"qk_norm": True}),
         ("vit_base_patch16_224", {"qkv_bias": False}),
@@ -110,6 +112,17 @@ def test_taps_equal_hooks_on_timms_blocks(tiny: ViT) -> None:
         torch.testing.assert_close(class_tap, seen[i][:, 0], rtol=0, atol=1e-12)
         torch.testing.assert_close(patch_tap, seen[i][:, 1:].mean(1), rtol=0, atol=1e-12)
     torch.testing.assert_close(encoded.class_token, seen[3][:, 0], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_registers_are_no_patches() -> None:
+    vit = small("vit_small_patch14_reg4_dinov2")
+    inputs = images(vit)
+    tokens = vit.embed(inputs)
+    assert tokens.shape[1] == 1 + 4 + 16
+    _, (patches,) = vit.model.forward_intermediates(inputs, indices=[1])
+    found = vit.encode(tokens, taps=[1])
+    torch.testing.assert_close(found.patch_taps[0], patches.mean((2, 3)), rtol=0, atol=1e-9)
 
 
 @torch.no_grad()
@@ -254,15 +267,13 @@ def test_an_unknown_kind_of_fork_is_refused(tiny: ViT) -> None:
             {"embed_dim": 48, "depth": 1, "num_heads": 3},
             "VisionTransformerDistilled",
         ),
-        ("vit_base_patch16_siglip_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "0 prefix tokens"),
-        ("vit_small_patch14_reg4_dinov2", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "5 prefix tokens"),
-        ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "reg_tokens": 2}, "3 prefix tokens"),
+        ("vit_base_patch16_siglip_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "no class token"),
         ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "global_pool": "avg"}, "pools by 'avg'"),
         ("vit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3, "pos_embed": "none"}, "positions"),
         ("vit_small_patch16_18x2_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "ParallelThingsBlock"),
-        ("beit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Beit"),
+        ("beit_base_patch16_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Beit, whose positions are relative"),
         ("swin_tiny_patch4_window7_224", {"embed_dim": 24, "depths": (1, 1), "num_heads": (1, 1)}, "SwinTransformer"),
-        ("eva02_tiny_patch14_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Eva"),
+        ("eva02_tiny_patch14_224", {"embed_dim": 48, "depth": 1, "num_heads": 3}, "Eva, whose positions are rotary"),
         ("resnet10t", {}, "ResNet"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -276,9 +287,9 @@ def test_a_network_that_is_not_a_plain_vit_is_refused_with_the_reason(
     assert "\n" not in str(refusal.value)
 
 
-def test_the_built_in_backbone_is_a_tiny_vit_on_64_pixels(built_in: ViT) -> None:
+def test_the_tiny_built_in_backbone_is_a_vit_on_128_pixels(built_in: ViT) -> None:
     assert (built_in.width, built_in.heads, built_in.depth) == (192, 3, 12)
-    assert built_in.preprocessing.size == 64
+    assert built_in.preprocessing.size == 128
     assert built_in.embed(images(built_in, 1)).shape == (1, 65, 192)
 
 

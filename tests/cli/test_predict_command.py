@@ -22,7 +22,7 @@ ASKED = 5
 
 @pytest.fixture(scope="module")
 def learner() -> Learner:
-    return teach(prol.create("ncm", device="cpu"))
+    return teach(prol.create("ncm", "tiny", device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_mistakes_are_told_in_one_line(
 
 def test_a_learner_that_has_learnt_nothing_has_no_answer(command, place: Path, tmp_path: Path) -> None:
     for name, announced in (("blank", []), ("announced", ["cat", "dog"])):
-        blank = prol.create("ncm", device="cpu")
+        blank = prol.create("ncm", "tiny", device="cpu")
         blank.boundary(announced)
         blank.save(tmp_path / name)
         outcome = command("predict", str(tmp_path / name), str(place / "photos"), "--device", "cpu")
@@ -136,7 +136,7 @@ def test_a_learner_that_has_learnt_nothing_has_no_answer(command, place: Path, t
 
 
 def test_a_stranger_s_class_name_cannot_move_the_cursor(command, place: Path, tmp_path: Path) -> None:
-    odd = prol.create("ncm", device="cpu")
+    odd = prol.create("ncm", "tiny", device="cpu")
     odd.learn(make_images(1, 9), ["\x1b[2Jcat\r"])
     odd.save(tmp_path / "odd")
     outcome = command("predict", str(tmp_path / "odd"), str(place / "photos" / "0.png"), "--device", "cpu")

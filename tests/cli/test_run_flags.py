@@ -100,6 +100,7 @@ def test_a_rate_curve_is_run_and_drawn(vit: str, tmp_path: Path, capsys: pytest.
     curve = json.loads((tmp_path / "curve" / "curve.json").read_text())
     assert [point["rate"] for point in curve["points"]] == [None, 10, 1000]
     assert curve["mean_step_seconds"] == 0.1
+    assert {json.loads(path.read_text())["seed"] for path in (tmp_path / "curve").glob("*/config.json")} == {0}
     assert (tmp_path / "curve" / "curve.png").stat().st_size > 5000
     assert "data wait" in capsys.readouterr().out
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from prol import registry
 from prol.cli.app import main
 
 Command = Callable[..., tuple[int, str, str]]
@@ -38,6 +39,16 @@ def test_without_a_data_set_the_protocols_are_listed_with_their_options(streams:
     assert "minor=10: a number" in out
     assert "shape=linear: one of linear, sigmoid" in out
     assert "labels" not in out
+
+
+def test_a_protocol_that_cannot_be_loaded_is_reported_in_one_line(
+    streams: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = f"protocol 'spiral' of package 'other' cannot be loaded: no module named {'other_' * 20}"
+    monkeypatch.setattr(registry, "load_all", lambda _: ({}, [problem]))
+    code, out, _ = streams()
+    assert code == 0
+    assert problem in out.splitlines()
 
 
 def test_the_usual_stream_of_a_data_set_is_shown_task_by_task(streams: Command) -> None:

@@ -54,7 +54,7 @@ def around(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     names: dict[str, Any] = {}
     meanwhile: Any = nullcontext()
     if stem == "sharing":
-        learner, image = prol.create("ncm", device="cpu"), np.zeros((20, 30, 3), np.uint8)
+        learner, image = prol.create("ncm", "tiny", device="cpu"), np.zeros((20, 30, 3), np.uint8)
         learner.learn([image], ["cat"])
         learner.save("my-model")
         export_onnx(learner, "my-model.onnx")

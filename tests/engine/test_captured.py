@@ -47,10 +47,12 @@ def test_a_network_that_changes_in_place_is_seen_as_it_is(tiny: ViT) -> None:
     assert torch.equal(look(images), network.features(images))
 
 
-@pytest.mark.parametrize("method", ["ncm", "slda", "ranpac", "randumb", "foal", "prol_plus"])
+@pytest.mark.parametrize(
+    "method", ["ncm", "slda", "ranpac", "randumb", "foal", "layup", "klda", "lr_rgda", "knn", "logreg", "prol_plus"]
+)
 def test_a_learner_goes_with_its_last_use(tiny: ViT, method: str) -> None:
     """Not when somebody collects cycles: a service drops one copy after another, each as large as its sums."""
-    options = {"features": 8} if method in ("ranpac", "randumb", "foal") else {}
+    options = {"features": 8} if method in ("ranpac", "randumb", "foal", "klda") else {}
     learner = prol.create(method, tiny, **options)
     images = torch.randint(256, (4, 16, 16, 3), dtype=torch.uint8).numpy()
     learner.learn(images, [0, 1, 0, 1])

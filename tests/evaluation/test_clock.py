@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from evaluation.small_data import colours, stream_over
 from prol.backbones import ViT
 from prol.evaluation import Arrivals, ChunkLearnt, ChunkMissed, Clock, Cursor, Finished, StepTimed, run_stream
-from testing.colour_means import colour_means
+from prol.learner import Learner
+from testing.colour_means import ColourMeans, colour_means
 
 
 def walk(clock: Clock, sizes: list[int]) -> tuple[list[int], Cursor]:
@@ -129,6 +130,16 @@ def test_a_run_on_a_clock_tells_what_it_missed_and_how_late_it_was(tiny: ViT) ->
     assert clock.most_lag == max(lags)
 
 
+def test_the_mean_lag_of_a_single_step_is_its_lag(tiny: ViT) -> None:
+    dataset = colours()
+    *_, last = run_stream(colour_means(tiny), dataset, stream_over(dataset), clock=Clock(rate=1000, step_seconds=100.0))
+    assert isinstance(last, Finished)
+    clock = last.result.clock
+    assert clock is not None
+    assert clock.missed_chunks == len(stream_over(dataset).chunks) - 1
+    assert clock.mean_lag == clock.most_lag == pytest.approx(100)
+
+
 def test_with_given_times_a_run_on_a_clock_repeats_and_goes_on_from_any_checkpoint(tiny: ViT) -> None:
     dataset = colours(bad_train=[3, 20])
     stream = stream_over(dataset)
@@ -151,3 +162,16 @@ def test_without_given_times_they_are_measured(tiny: ViT) -> None:
     times = [event.seconds for event in events if isinstance(event, StepTimed)]
     assert all(0 < seconds < 100 for seconds in times)
     assert not [event for event in events if isinstance(event, ChunkMissed)]
+
+
+def test_one_clone_is_warmed_up_before_the_first_measured_step(tiny: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
+    clones, clone = list[Learner](), ColourMeans.clone
+
+    def noted(learner: ColourMeans) -> Learner:
+        clones.append(clone(learner))
+        return clones[-1]
+
+    monkeypatch.setattr(ColourMeans, "clone", noted)
+    dataset = colours()
+    list(run_stream(colour_means(tiny), dataset, stream_over(dataset), clock=Clock(rate=1e-3)))
+    assert [learner.steps for learner in clones] == [1]

@@ -23,7 +23,7 @@ Chunk = tuple[Any, list[int]]
 
 
 def backbone(captured: bool, compiled: bool = False, precision: str = "float32") -> ViT:
-    opened = open_backbone("builtin", device="cuda", precision=precision)
+    opened = open_backbone("vit_tiny_patch8_64.tiny_imagenet", device="cuda", precision=precision)
     opened.acceleration = Acceleration(compiled=compiled, captured=captured)
     return opened
 

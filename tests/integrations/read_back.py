@@ -17,7 +17,9 @@ def tensorboard_numbers(folder: Path) -> Written:
 
     found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
     found.Reload()
-    return {name: [(one.step, one.value) for one in found.Scalars(name)] for name in found.Tags()["scalars"]}
+    # Files of the same second are read in any order.
+    events = {name: sorted(found.Scalars(name), key=lambda one: one.wall_time) for name in found.Tags()["scalars"]}
+    return {name: [(one.step, one.value) for one in rows] for name, rows in events.items()}
 
 
 def tensorboard_text(folder: Path, name: str) -> str:

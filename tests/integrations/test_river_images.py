@@ -155,7 +155,7 @@ def test_an_invalid_chunk_is_refused() -> None:
 
 
 def test_it_passes_those_checks_of_river_that_bring_no_features() -> None:
-    model = PROLClassifier("ncm", device="cpu")
+    model = PROLClassifier("ncm", "tiny", device="cpu")
     without_data = [check for check in checks.yield_checks(model) if not hasattr(check, "keywords")]
     for check in without_data:
         check(model.clone())

@@ -75,10 +75,16 @@ def untracked(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory, small_vit: str) -> Path:
-    display = Noting()
+    display, was_open = Noting(), set[bool]()
     folder = tmp_path_factory.mktemp("tracked") / "run"
-    start(plan_of(small_vit), folder, display, make_trackers(ALL, every=2))
+
+    def note_state(event: Event, seconds: float) -> None:
+        del event, seconds
+        was_open.add(json.loads((folder / "trackers" / "wandb.json").read_text())["open"])
+
+    start(plan_of(small_vit), folder, display, [*make_trackers(ALL, every=2), note_state])
     assert display.warnings == []
+    assert was_open == {True}  # by which a resumed run knows that the process was killed
     return folder
 
 

@@ -26,6 +26,8 @@ FAST = [
     "slda",
     "ranpac",
     "foal",
+    "lr_rgda",
+    "knn",
     "prol_plus",
     "prol",
     "head_only",
@@ -107,7 +109,9 @@ def test_the_other_classes_scores_stay_where_each_is_scored_by_itself(variant: s
     torch.testing.assert_close(learner.predict(TEST), without(before, 2, 8), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("variant", ["slda", "ranpac, ridge", "ranpac, lda", "randumb", "foal", "prol_plus"])
+@pytest.mark.parametrize(
+    "variant", ["slda", "ranpac, ridge", "ranpac, lda", "randumb", "foal", "layup", "klda", "lr_rgda", "prol_plus"]
+)
 def test_the_other_classes_are_predicted_as_before_where_statistics_are_shared(variant: str) -> None:
     learner = taught(variant, steps=6)
     before = learner.predict(TEST)
@@ -118,7 +122,7 @@ def test_the_other_classes_are_predicted_as_before_where_statistics_are_shared(v
     assert torch.equal(without(before, 2, 8)[others].argmax(1), predictions)
 
 
-EXACT = ["ncm", "ranpac, all"]
+EXACT = ["ncm", "ranpac, all", "knn", "logreg"]
 
 
 @pytest.mark.parametrize("variant", EXACT)
@@ -128,7 +132,9 @@ def test_an_exact_removal_equals_never_having_seen_the_class(variant: str) -> No
     assert_equal_predictions(learner, never)
 
 
-@pytest.mark.parametrize("variant", ["slda", "ranpac, ridge", "ranpac, lda", "randumb, gamma", "foal"])
+@pytest.mark.parametrize(
+    "variant", ["slda", "ranpac, ridge", "ranpac, lda", "randumb, gamma", "foal", "layup", "klda, ensemble"]
+)
 def test_a_class_seen_once_is_removed_exactly_from_shared_statistics(variant: str) -> None:
     learner, never = taught(variant), taught(variant)
     learner.learn(pictures([12]), ["once"])
@@ -175,7 +181,8 @@ def test_an_exact_merge_equals_one_label_from_the_start(variant: str) -> None:
     if learner.merge_classes("d", "b").exact:
         assert_equal_predictions(learner, one_label)
     else:
-        assert variant not in ("ncm", "slda", "ranpac", "randumb", "foal", "ranpac, all", "ncm, augmented")
+        exact = ("ncm", "slda", "ranpac", "randumb", "foal", "layup", "klda", "knn", "logreg")
+        assert variant not in (*exact, "ranpac, all", "ncm, augmented")
 
 
 def test_gaussians_merged_are_those_of_all_images() -> None:

@@ -24,6 +24,10 @@ TELLING: dict[str, tuple[str, dict[str, Any]]] = {
     "ranpac of one task": ("ranpac", {"features": 40, "memory": "none"}),
     "randumb": ("randumb", {"features": 40}),
     "foal": ("foal", {"features": 40}),
+    "layup": ("layup", {}),
+    "klda": ("klda", {"features": 40, "gamma": 0.05}),
+    "lr_rgda": ("lr_rgda", {}),
+    "knn": ("knn", {}),
     "prol": ("prol", {"blocks": 3}),
     "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}),
     "l2p": ("l2p", {"pool": 6, "picks": 2, "test_selection": "batch_vote"}),
@@ -32,6 +36,7 @@ TELLING: dict[str, tuple[str, dict[str, Any]]] = {
     "ease": ("ease", {}),
 }
 SILENT: dict[str, dict[str, Any]] = {
+    "logreg": {},
     "head_only": {},
     "finetune": {},
     "lae": {"blocks": 2},
@@ -117,7 +122,23 @@ def test_it_follows_what_is_learnt_and_a_loaded_state(tiny: ViT, case: str) -> N
         assert after[1] > before[1]
 
 
-@pytest.mark.parametrize("case", ["ncm", "slda", "ranpac", "randumb", "foal", "prol_plus", "mos", "ease"])
+OF_FEATURES = [
+    "ncm",
+    "slda",
+    "ranpac",
+    "randumb",
+    "foal",
+    "layup",
+    "klda",
+    "lr_rgda",
+    "knn",
+    "prol_plus",
+    "mos",
+    "ease",
+]
+
+
+@pytest.mark.parametrize("case", OF_FEATURES)
 def test_other_kinds_are_less_familiar(tiny: ViT, case: str) -> None:
     learner = taught(tiny, case, steps=8)
     known = told(learner, pictures(CLASSES * 10, seed=20))
@@ -141,7 +162,7 @@ def test_before_anything_is_learnt_both_are_empty(tiny: ViT) -> None:
     assert familiarity is None
 
 
-@pytest.mark.parametrize("case", ["ncm", "slda", "ranpac", "randumb", "foal", "prol_plus", "mos", "ease"])
+@pytest.mark.parametrize("case", OF_FEATURES)
 def test_announced_classes_alone_are_nothing_to_be_like(tiny: ViT, case: str) -> None:
     learner = make(tiny, case)
     learner.boundary(CLASSES)

@@ -13,7 +13,7 @@ from prol.testing.stream import difference
 KINDS = [0, 1, 2, 3, 0, 1, 2, 0, 1, 0, 2, 1]
 IMAGES = pictures(KINDS, seed=1)
 TEST = pictures([0, 1, 2, 3], seed=2)
-CAN = ["ncm", "slda", "foal", "ranpac, ridge", "ranpac, lda", "randumb, gamma"]
+CAN = ["ncm", "slda", "foal", "ranpac, ridge", "ranpac, lda", "randumb, gamma", "layup", "klda", "klda, ensemble"]
 
 
 def learnt(variant: str, chosen: list[int], chunk: int = 4) -> Learner:

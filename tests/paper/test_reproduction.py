@@ -17,14 +17,16 @@ from paper.reproducing import Noting, Recording, small_scale
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.methods.prol.options import ABLATIONS
+from prol.paper.differences import read_beside_paper
 from prol.paper.grid import run_name
 from prol.paper.item_files import Reproduced, make_sheet
 from prol.paper.items import ITEMS, pick
 from prol.paper.printed import names, read_printed
 from prol.paper.reproduction import render, reproduce
 from prol.paper.scale import SCALES, Scale, read_scale
-from prol.runs import Plan
+from prol.runs import Plan, RunFolder
 from prol.runs.executors import LocalProcesses
+from prol.runs.folder import DamagedRun
 from prol.runs.setup import set_up
 from runs.small_runs import environment
 
@@ -106,6 +108,12 @@ def test_the_name_of_a_run_is_its_config_without_versions(micro_vit: str) -> Non
     assert run_name({**config, "versions": {"prol": "9"}}) == name
     assert run_name(dict(reversed(config.items()))) == name
     assert run_name({**config, "precision": "bf16"}) != name
+    first = {"name": "builtin", "sha256": "63"}
+    by_name = [
+        run_name({**config, "backbone": first | {"name": stored}, "told": {**config["told"], "weights": stored}})
+        for stored in ("builtin", "vit_tiny_patch8_64.tiny_imagenet", "vit_small_patch16_128.distilled")
+    ]
+    assert by_name[0] == by_name[1] != by_name[2]
     assert run_name({**config, "options": {**config["options"], "distance": "euclidean"}}) != name
 
 
@@ -153,6 +161,15 @@ def test_tables_are_written_again_from_files_alone(reproduced: Path, tmp_path: P
         render(pick(["ablation"]), reproduced)
     with pytest.raises(FileNotFoundError, match="give the --out of a reproduction"):
         render(pick(["main"]), tmp_path / "nowhere")
+
+
+def test_a_run_that_does_not_record_its_setting_is_damaged(reproduced: Path) -> None:
+    run = next(reproduced.glob("runs/ncm-*"))
+    config = json.loads((run / "config.json").read_text())
+    del config["preprocessing"]
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(DamagedRun, match="preprocessing"):
+        read_beside_paper(RunFolder(run))
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -119,6 +119,15 @@ def test_runs_that_cannot_be_compared_are_refused(other: object, says: str) -> N
         compare_runs([finished_run("ncm-seed0"), other])  # type: ignore[list-item]
 
 
+def test_the_first_built_in_network_is_the_same_under_both_of_its_names() -> None:
+    old, new, other = (finished_run(folder, method=folder) for folder in ("ncm", "slda", "foal"))
+    new.config["backbone"]["name"] = "vit_tiny_patch8_64.tiny_imagenet"
+    assert len(compare_runs([old, new])) == 2
+    other.config["backbone"]["name"] = "vit_small_patch16_128.distilled"
+    with pytest.raises(ValueError, match=r"backbone\.name is 'vit_tiny_patch8_64"):
+        compare_runs([old, other])
+
+
 def test_methods_may_be_given_different_information_and_data_may_be_elsewhere() -> None:
     rows = compare_runs([finished_run("ncm-seed0"), finished_run("er-seed0", method="er", announce=False)])
     assert {row.name: row.told_classes for row in rows} == {"ncm": True, "er": False}

@@ -223,7 +223,8 @@ def test_csv_has_a_line_a_cell() -> None:
 def test_every_kind_of_figure_is_drawn_as_png_and_svg(figure: str, tmp_path: Path) -> None:
     pairs = (Pair(Spread.of([1.0, 2.0]), 3.0), Pair(None, 2.0), Pair(Spread.of([4.0])))
     rows = (SheetRow("a $x", pairs, fit=Fit(1.0, 0.0, 1.0)), SheetRow("not run", (Pair(),) * 3))
-    table = SheetTable("pic", "t", "", ("1", "2", "3"), rows, figure=figure, x=(1.0, 2.0, 3.0), y_title="%")
+    title = r"no $\formula$"
+    table = SheetTable("pic", title, "", ("1", "2", "3"), rows, figure=figure, x=(1.0, 2.0, 3.0), y_title="%")
     empty = replace(table, name="empty", rows=rows[1:])
     assert plot_sheet(Sheet("main", "x", (), (table, empty)), tmp_path) == ["pic.png"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pic.png", "pic.svg"]

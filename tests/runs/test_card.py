@@ -39,21 +39,28 @@ def made_up(**changes: Any) -> dict[str, Any]:
 
 
 def test_saving_writes_a_card_that_hubs_and_people_can_read(tmp_path: Path) -> None:
-    teach(prol.create("ncm", device="cpu")).save(tmp_path / "pets")
+    teach(prol.create("ncm", "tiny", device="cpu")).save(tmp_path / "pets")
     text = card_of(tmp_path / "pets")
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == SECTIONS
     header = ModelCard(text).data.to_dict()
     assert (header["library_name"], header["pipeline_tag"]) == ("prol", "image-classification")
-    assert (header["license"], header["license_name"]) == ("other", "prol-built-in-weights")
+    assert header["license"] == "apache-2.0"
+    assert "license_name" not in header
     assert "ncm" in header["tags"]
-    for words in ("28 images, of 5 classes", "ant (6), bee (4)", "non-commercial", "stores no image", "Nothing yet"):
+    for words in (
+        "28 images, of 5 classes",
+        "ant (6), bee (4)",
+        "vit_tiny_patch16_128.distilled.md",
+        "stores no image",
+        "Nothing yet",
+    ):
         assert words in text
 
 
 def test_the_lines_of_python_in_the_card_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learner = teach(prol.create("ncm", device="cpu"))
+    learner = teach(prol.create("ncm", "tiny", device="cpu"))
     learner.save(tmp_path / "pets")
     code = re.search(r"```python\n(.*?)```", card_of(tmp_path / "pets"), re.DOTALL)
     assert code is not None
@@ -62,6 +69,14 @@ def test_the_lines_of_python_in_the_card_answer(
     pixels = make_images(1, 5)
     exec(compile(code[1], "README.md", "exec"), {"image": Image.fromarray(pixels[0])})
     assert capsys.readouterr().out.strip() == learner.classes[int(learner.predict(pixels).argmax())]
+
+
+def test_weights_for_research_only_say_so() -> None:
+    first = {"name": "vit_tiny_patch8_64.tiny_imagenet", "sha256": "63" * 32}
+    text = model_card(made_up(backbone=first), "pets", 100, "me")
+    header = ModelCard(text).data.to_dict()
+    assert (header["license"], header["license_name"]) == ("other", "prol-built-in-weights")
+    assert "non-commercial" in text
 
 
 def test_weights_of_the_hub_are_named_with_their_licence() -> None:

@@ -56,6 +56,6 @@ def test_a_run_begins_with_a_line_that_says_what_and_where(tmp_path: Path, micro
     assert isinstance(plan, Plan)
     start(plan, tmp_path / "run", Lines(console))
     first, *tasks = printed(console)
-    assert first.startswith("ncm on digits: 3 tasks, 3 chunks of 5, seed 0, cpu float32, backbone test_vit@")
+    assert first.startswith("ncm on digits: 3 tasks, 3 chunks of 5, seed 0, cpu float32, 1 thread, backbone test_vit@")
     assert first.endswith(f"from the start; writing to {tmp_path / 'run'}")
     assert len(tasks) == 3

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from prol.backbones import BUILT_INS
+from prol.files import write_json
 from prol.runs import Plan, RunFolder, start
 from prol.runs.inspection import require_planned
 from prol.runs.sweep import folder_name
 from runs.small_runs import small_plan
+
+FIRST = BUILT_INS[-1]
 
 
 def test_a_name_holds_what_is_not_as_by_default() -> None:
@@ -44,3 +48,15 @@ def test_what_a_plan_leaves_open_may_be_settled_by_another_machine(tmp_path: Pat
     ):
         with pytest.raises(ValueError, match=says):
             require_planned(replace(plan, **other), RunFolder(run.path))
+
+
+def test_a_folder_of_the_first_version_is_of_the_network_it_was_run_on(tmp_path: Path) -> None:
+    few = {"limit_per_class": 1, "chunk": 10, "tasks": 1}
+    run = start(small_plan("vit_tiny_patch8_64.tiny_imagenet", **few), tmp_path / "run")
+    write_json(run.config, run.read(run.config) | {"backbone": {"name": "builtin", "sha256": FIRST.sha256}})
+    require_planned(small_plan("vit_tiny_patch8_64.tiny_imagenet", **few), run)
+    for now in ("builtin", "small"):
+        with pytest.raises(
+            ValueError, match=r"backbone\.name 'builtin', requested is 'vit_small_patch16_128\.distilled'"
+        ):
+            require_planned(small_plan(now, **few), run)

@@ -31,6 +31,8 @@ def test_an_artifact_of_the_first_version_gives_the_scores_it_gave_then(
     asked = load_file(FORMAT_1 / f"{name}-scores.safetensors")
     assert learner.classes == classes
     assert (learner.predict(asked["images"].numpy()) - asked["scores"]).abs().max() <= tolerance
+    if name == "builtin-ncm":
+        assert learner.backbone.name == "vit_tiny_patch8_64.tiny_imagenet"
 
 
 def test_saving_one_again_adds_what_it_lacked(tmp_path: Path) -> None:

@@ -199,3 +199,32 @@ def test_a_process_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_p
     report = json.loads(done.stdout)
     assert report["kills"] >= 18
     assert report["different"] == []
+
+
+def test_weights_that_moved_are_found_by_the_name_given(tmp_path: Path, micro_vit: str, stopped: Path) -> None:
+    config = json.loads((stopped / "config.json").read_text())
+    gone = f"test_vit@{tmp_path / 'gone.safetensors'}"
+    config["backbone"]["name"] = config["told"]["weights"] = gone
+    (stopped / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileNotFoundError, match=r"gone\.safetensors, which is not here.*--backbone"):
+        resume(stopped)
+    assert resume(stopped, backbone=micro_vit).status() == "finished"
+    with pytest.raises(ValueError, match=r"began with backbone\.name .* now it is .test_vit@random"):
+        resume(interrupted(small_plan(micro_vit), tmp_path / "other", 9), backbone="test_vit@random")
+
+
+def test_a_run_of_the_first_version_resumes_on_the_network_it_began_with(tmp_path: Path) -> None:
+    """It stored the network of that time as "builtin", which is another one now."""
+    few = {"limit_per_class": 1, "chunk": 4}
+    folder = interrupted(small_plan("vit_tiny_patch8_64.tiny_imagenet", **few), tmp_path / "run", 4)
+    config = json.loads((folder / "config.json").read_text())
+    config["backbone"]["name"] = config["told"]["weights"] = "builtin"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert resume(folder).status() == "finished"
+    meta = json.loads((folder / "model" / "meta.json").read_text())
+    assert meta["backbone"] == {"name": "vit_tiny_patch8_64.tiny_imagenet", "sha256": config["backbone"]["sha256"]}
+    config["backbone"]["sha256"] = "5" * 64
+    (folder / "result.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"built-in network 'builtin' with weights {'5' * 64}.*--backbone FILE"):
+        resume(folder)

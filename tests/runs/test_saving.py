@@ -48,7 +48,7 @@ def test_a_loaded_learner_goes_on_bit_for_bit(
 
 
 def test_a_learner_on_the_built_in_backbone_needs_nothing_but_its_folder(tmp_path: Path) -> None:
-    learner = teach(prol.create("ncm", device="cpu"), STREAM[:1])
+    learner = teach(prol.create("ncm", "tiny", device="cpu"), STREAM[:1])
     learner.save(tmp_path / "saved")
     twin = prol.load(tmp_path / "saved", device="cpu")
     assert twin.backbone.precision == learner.backbone.precision

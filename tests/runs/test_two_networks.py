@@ -68,8 +68,8 @@ def test_both_are_drawn_against_what_they_keep(command, compared: Path, tmp_path
 def test_two_frozen_networks_in_one_folder_are_refused(vit: str, compared: Path) -> None:
     before = sorted(path.name for path in compared.iterdir())
     with pytest.raises(ValueError, match=r"holds a run with backbone.*choose another --out"):
-        compare([small_plan("builtin", "slda")], [0], compared)
-    failures = compare([small_plan(vit), small_plan("builtin", "slda")], [0], compared).failures
+        compare([small_plan("tiny", "slda")], [0], compared)
+    failures = compare([small_plan(vit), small_plan("tiny", "slda")], [0], compared).failures
     assert "its options make backbone" in failures["slda-seed0"]
     assert sorted(path.name for path in compared.iterdir()) == before
 

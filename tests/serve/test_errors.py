@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -154,6 +155,16 @@ def test_routes_and_methods_that_do_not_exist(client: httpx.Client) -> None:
     assert error(wrong) == (405, "method_not_allowed")
     assert wrong.headers["allow"] == "POST"
     assert client.put("/classes/x").headers["allow"] == "DELETE, PATCH"
+
+
+def test_requests_for_routes_that_do_not_exist_are_counted(client: httpx.Client) -> None:
+    def count() -> int:
+        found = re.search(r'^prol_refused_total\{code="not_found"\} (\d+)$', client.get("/metrics").text, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    before = count()
+    client.get("/nothing")
+    assert count() == before + 1
 
 
 def test_classes_that_do_not_exist(client: httpx.Client) -> None:

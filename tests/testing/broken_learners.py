@@ -98,6 +98,16 @@ class KeepsItsImages(ColourMeans):
         self.last = list(images)
 
 
+class KeepsOneImage(ColourMeans):
+    """As float values, colours last."""
+
+    last: Tensor | None = None
+
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.last = pixels[0].movedim(0, 2).double()
+
+
 class KeepsItsFeatures(ColourMeans):
     last: Tensor | None = None
 
@@ -264,6 +274,7 @@ BROKEN: dict[type[Learner], str] = {
     WritesToItsInput: "inputs_are_left_alone",
     LooksBackAtItsInput: "inputs_are_left_alone",
     KeepsItsImages: "nothing_outlives_its_step",
+    KeepsOneImage: "nothing_outlives_its_step",
     KeepsItsFeatures: "nothing_outlives_its_step",
     KeepsItsGraph: "nothing_outlives_its_step",
     HoardsInItsState: "memory_is_bounded",

@@ -12,6 +12,7 @@ from torch import Tensor
 import prol
 from golden_files import tiny_vit
 from methods.every_method import METHODS, WITH_MEMORY, cases, make
+from prol import registry
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Learner
 from prol.state import State
@@ -20,7 +21,7 @@ from prol.testing.audit_probe import Search, fitting_rows, highest_cosine
 from prol.testing.stream import STREAM, difference, teach
 from testing.colour_means import ColourMeans, ColourOptions
 
-ADDS_UP = ["ncm", "slda", "ranpac", "randumb", "foal", "prol_plus", "mos", "ease"]
+ADDS_UP = ["ncm", "slda", "ranpac", "randumb", "foal", "layup", "klda", "lr_rgda", "prol_plus", "mos", "ease"]
 """Methods that keep a sum for each class."""
 
 
@@ -34,7 +35,7 @@ def test_a_head_that_is_dropped_while_the_audit_teaches_does_not_stop_it() -> No
     assert audited(teach(learner)).keeps_no_samples()
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in WITH_MEMORY])
+@pytest.mark.parametrize("method", [name for name in METHODS if not registry.method(name).keeps_samples])
 def test_no_other_method_stores_samples_and_a_class_of_one_is_found_where_classes_are_added_up(
     method: str,
 ) -> None:
@@ -84,6 +85,22 @@ def test_stored_features_are_named_and_found(memory: Any) -> None:
     assert found.probe.finds_one_of_several()
     assert "single samples, as features" in found.findings[0]
     assert "sample" in {one.kind for one in found.tensors}
+
+
+@pytest.mark.parametrize("method", ["knn", "logreg"])
+def test_references_say_that_they_store_the_feature_of_every_image(method: str) -> None:
+    found = audited(teach(make(method, torch.float32)))
+    assert not found.keeps_no_samples()
+    assert found.samples_stored.count == 28
+    assert found.samples_stored.bytes == 28 * 4 * tiny_vit().width
+    assert found.grow_with_samples == ("features", "rows")
+    assert found.probe.features.tensor == "features"
+    assert found.probe.finds_one_of_several()
+    assert {one.name: one.kind for one in found.tensors if one.name != "random"} == {
+        "features": "sample",
+        "rows": "sample",
+    }
+    assert "28 single samples, as features" in found.findings[0]
 
 
 class HidesFeatures(ColourMeans):

@@ -123,12 +123,14 @@ def copy(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def test_a_caught_mutant_is_told_from_a_survivor(toy: Path, copy: mutants.Copy) -> None:
     mutant = {(one.line, one.after): one for one in mutant_drawing.mutants_of(toy)}
-    caught = copy.examine_near(mutant[2, "if a < b:"])
+    near = mutant[2, "if a < b:"]
+    caught = copy.examine_near(near)
     assert (caught["outcome"], caught["caught_by"]) == ("caught", "tests/test_clipping.py::test_clipped")
     unused, elsewhere = mutant[8, "return a - b * 2"], mutant[2, "while n >= 0:"]
     assert {copy.examine_near(one)["outcome"] for one in (unused, elsewhere)} == {"passed its room"}
-    done = copy.examine_far([unused, elsewhere])
+    done = {one.id: outcome for one, outcome in copy.examine_far([near, unused, elsewhere])}
     assert (done[unused.id]["outcome"], done[unused.id]["caught_by"]) == ("survived", None)
+    assert done[near.id]["caught_by"] == "tests/test_clipping.py::test_clipped"
     assert done[elsewhere.id]["caught_by"] == "tests/other/test_all.py::test_wait"
 
 
@@ -136,7 +138,7 @@ def test_a_caught_mutant_is_told_from_a_survivor(toy: Path, copy: mutants.Copy) 
 def test_a_mutant_that_hangs_is_caught(toy: Path, copy: mutants.Copy) -> None:
     mutant = {(one.line, one.after): one for one in mutant_drawing.mutants_of(toy)}
     unused, hanging = mutant[8, "return a - b * 2"], mutant[3, "n += 1"]
-    done = copy.examine_far([unused, hanging])
+    done = {one.id: outcome for one, outcome in copy.examine_far([unused, hanging])}
     assert done[unused.id]["outcome"] == "survived"
     assert done[hanging.id]["caught_by"] == "time limit in tests/other/test_all.py::test_wait"
 
@@ -145,7 +147,8 @@ def test_a_test_that_fails_anyway_catches_nothing(toy: Path, copy: mutants.Copy)
     mutant = {(one.line, one.after): one for one in mutant_drawing.mutants_of(toy)}
     (copy.tree / "tests/test_clipping.py").write_text("def test_clipped():\n    assert False\n")
     assert copy.examine_near(mutant[2, "if a < b:"])["outcome"] == "error"
-    assert copy.examine_far([mutant[2, "if a < b:"]])[mutant[2, "if a < b:"].id]["outcome"] == "survived"
+    [(_, outcome)] = copy.examine_far([mutant[2, "if a < b:"]])
+    assert outcome["outcome"] == "survived"
 
 
 def test_a_summary_counts_by_room_and_gives_reasons() -> None:

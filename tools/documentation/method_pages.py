@@ -96,8 +96,10 @@ def _given(row: Any) -> list[str]:
 
 
 def _command(row: Any, folder: str) -> str:
-    order = ["--class-order shuffled"] if folder == SHUFFLED else []
-    return " ".join(["prol run", row["method"], folder.partition("_")[0], *_given(row), *order])
+    flags = ["--class-order shuffled"] if folder == SHUFFLED else []
+    if not registry.method(row["method"]).from_scratch:
+        flags.append("--backbone vit_tiny_patch8_64.tiny_imagenet")  # "builtin" when these were measured
+    return " ".join(["prol run", row["method"], folder.partition("_")[0], *_given(row), *flags])
 
 
 def _number(measure: Any) -> str:

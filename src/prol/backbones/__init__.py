@@ -1,8 +1,10 @@
-"""Networks that turn images into features, timm ViTs and a ResNet to be trained, and their preprocessing."""
+"""Networks that turn images into features, those of timm and a ResNet to be trained, and their preprocessing."""
 
 from prol.backbones.base import Backbone
+from prol.backbones.built_in import BUILT_INS, BuiltIn
 from prol.backbones.images import Pixels
-from prol.backbones.opening import BUILT_IN, PAPER, open_backbone, pick_device
+from prol.backbones.network import Network
+from prol.backbones.opening import PAPER, open_backbone, pick_device, with_image_size
 from prol.backbones.preprocess import (
     Augment,
     InputRange,
@@ -17,13 +19,15 @@ from prol.backbones.resnet import Norms, ResNet, require_resnet
 from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention, require_vit
 
 __all__ = [
-    "BUILT_IN",
+    "BUILT_INS",
     "PAPER",
     "Additions",
     "Augment",
     "Backbone",
+    "BuiltIn",
     "Encoded",
     "InputRange",
+    "Network",
     "Norms",
     "Pixels",
     "Prefix",
@@ -40,4 +44,5 @@ __all__ = [
     "require_vit",
     "stage_augmented",
     "stage_evaluation",
+    "with_image_size",
 ]

@@ -46,7 +46,7 @@ class Backbone(Protocol):
     def fork(self, trainable: str) -> Self:
         """A network that shares every tensor but those it may train, which are copied.
 
-        `trainable` is "none", "norms" (all LayerNorms) or "all".
+        `trainable` is "none", "norms" (scales and shifts of all normalisation layers) or "all".
         """
         ...
 
@@ -55,10 +55,38 @@ class Backbone(Protocol):
         ...
 
 
+@runtime_checkable
+class Tapped(Backbone, Protocol):
+    """A backbone whose last blocks or stages can be read out as well."""
+
+    tap_widths: tuple[int, ...]
+    """Length of what is read out of each block or stage, first to last."""
+
+    def tapped(self, inputs: Tensor, last: int) -> tuple[Tensor, Tensor]:
+        """`features`, and of the same pass the `last` blocks or stages, `[B, sum(tap_widths[-last:])]`."""
+        ...
+
+
+def require_tapped(method: str, backbone: Backbone) -> Tapped:
+    """The backbone, if its blocks or stages can be read out."""
+    if not isinstance(backbone, Tapped):
+        raise ValueError(
+            f"method {method} reads the last blocks or stages of a trained network, and {backbone.name} has to be "
+            "trained first: use another backbone"
+        )
+    return backbone
+
+
 def trainable_names(model: nn.Module, trainable: str) -> set[str]:
     """Names of the parameters that a fork may train; a word that `fork` does not know is refused."""
-    names = [name for name, _ in model.named_parameters()]
-    kinds = {"none": [], "norms": [name for name in names if "norm" in name], "all": names}
-    if trainable not in kinds:
-        raise ValueError(f"trainable={trainable!r} is not known: use one of {', '.join(kinds)}")
-    return set(kinds[trainable])
+    if trainable not in ("none", "norms", "all"):
+        raise ValueError(f"trainable={trainable!r} is not known: use one of none, norms, all")
+    if trainable == "none":
+        return set()
+    # By the class's name: LayerNorm, RmsNorm, BatchNormAct2d and others have no base class in common.
+    return {
+        f"{place}.{name}" if place else name
+        for place, module in model.named_modules()
+        if trainable == "all" or "norm" in type(module).__name__.lower()
+        for name, _ in module.named_parameters(recurse=False)
+    }

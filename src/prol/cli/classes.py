@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prol.cli import arguments as a
-from prol.cli.models import Weights
 
 if TYPE_CHECKING:
     from prol.labels import Label
@@ -58,7 +57,7 @@ def rename(
     new: str,
     integer: Integer = False,
     note: Note = "",
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
 ) -> None:
     """Give a class another name."""
@@ -77,7 +76,7 @@ def merge(
     integer: Integer = False,
     yes: Yes = False,
     note: Note = "",
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
 ) -> None:
     """Merge one class into another; this cannot be undone."""
@@ -95,7 +94,7 @@ def remove(
     integer: Integer = False,
     yes: Yes = False,
     note: Note = "",
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
 ) -> None:
     """Erase what is stored of a class alone, and say what still holds a trace; this cannot be undone."""

@@ -60,7 +60,7 @@ def compare(
         raise ValueError("give at least one method and, last, the data set: prol compare ncm head_only digits")
     folder = out or Path("runs") / f"compare-{dataset}"
     plans = [
-        flags.plan(method, dataset, options, backbone=_backbone_of(method, flags.backbone or "auto"))
+        flags.plan(method, dataset, options, backbone=_backbone_of(method, flags.given().get("backbone", "auto")))
         for method, options in map(read_method, methods)
     ]
     executor = execution.open(display_for(console))

@@ -18,18 +18,11 @@ if TYPE_CHECKING:
 
 UNREADABLE = STORES_SAMPLES = 1
 
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        "--backbone", help="The current name of the weights, ARCH@FILE.safetensors. By default the saved one."
-    ),
-]
-
 
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of a run, finished or not.")],
     folder: Annotated[Path, typer.Argument(help="The folder to write; a saved learner in it is replaced.")],
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
     least_count: Annotated[int, typer.Option(help="Omit classes of fewer images than this.")] = 0,
 ) -> None:
@@ -54,7 +47,7 @@ def predict(
     batch: Annotated[
         int | None, typer.Option(help="Images per forward pass. By default 64 on a CPU, 256 on a GPU.")
     ] = None,
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
     workers: a.Workers = None,
 ) -> None:
@@ -100,7 +93,7 @@ def audit(
     ] = False,
     form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table",
     out: Annotated[Path | None, typer.Option(help="The file to write instead of printing.")] = None,
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
 ) -> None:
     """Show every stored tensor and file, test whether they grow with samples, and search them for images."""
@@ -134,7 +127,7 @@ def merge(
         Path | None, typer.Option(help="The saved learner from which all of them continued, if there was one.")
     ] = None,
     note: Annotated[str, typer.Option(help="A note for operations.jsonl.")] = "",
-    backbone: Weights = None,
+    backbone: a.Weights = None,
     device: a.Device = "auto",
 ) -> None:
     """Merge saved learners into what one learner would be that learnt it all; refused where that is not exact."""

@@ -51,14 +51,14 @@ def reproduce(
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas. By default the scale's.")] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="The network that replaces the scale's: builtin, ARCH.TAG, ARCH@FILE or ARCH@random."),
+        typer.Option(help="The network that replaces the scale's: small, tiny, ARCH.TAG, ARCH@FILE or ARCH@random."),
     ] = None,
     limit_per_class: a.LimitPerClass = None,
     tasks: a.Tasks = None,
     chunk: Annotated[int, typer.Option(help="How many samples arrive together.", rich_help_panel="The stream")] = 10,
     device: a.Device = "auto",
     precision: a.Precision = "auto",
-    threads: a.Threads = None,
+    threads: a.FreeThreads = None,
     workers: a.Workers = None,
     keep_models: Annotated[
         bool, typer.Option("--keep-models", help="Store the learners of finished runs, not only their results.")

@@ -84,6 +84,7 @@ def resume(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     track: a.Track = None,
     track_every: a.TrackEvery = 10,
+    backbone: a.Weights = None,
 ) -> None:
     """Resume an unfinished run from its last checkpoint."""
     from prol.cli.terminal import output
@@ -96,7 +97,7 @@ def resume(
     if folder.status() == "finished":
         console.print(f"{run} has already finished: see it with `prol show {run}`", soft_wrap=True)
         return
-    _print_result(resume_run(run, display_for(console), _trackers(track, track_every)), console)
+    _print_result(resume_run(run, display_for(console), _trackers(track, track_every), backbone=backbone), console)
 
 
 @a.with_flags

@@ -27,7 +27,7 @@ def serve(
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="builtin by default; of a saved learner, where its weights are now."),
+        typer.Option(help="small by default; of a saved learner, where its weights are now."),
     ] = None,
     option: Annotated[
         list[str] | None,

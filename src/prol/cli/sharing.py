@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prol.cli.models import Weights
+from prol.cli import arguments as a
 
 Saved = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
 Repository = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")]
@@ -17,7 +17,7 @@ Repository = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repos
 def onnx(
     folder: Saved,
     file: Annotated[Path, typer.Argument(help="The file to write, such as model.onnx; an existing one is replaced.")],
-    backbone: Weights = None,
+    backbone: a.Weights = None,
 ) -> None:
     """Write a saved learner as an ONNX model, after onnxruntime was found to agree with it.
 

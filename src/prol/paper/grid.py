@@ -13,6 +13,7 @@ from typing import Any
 from prol import registry
 from prol.paper.differences import read_beside_paper
 from prol.paper.items import Want
+from prol.paper.scale import BUILT_IN_BACKBONE
 from prol.runfiles import RunFiles
 from prol.runs.engine import Say
 from prol.runs.executors import sentence_of
@@ -133,6 +134,9 @@ class Grid:
 def run_name(config: Mapping[str, Any]) -> str:
     """A folder's name from a run's config: the same for the same settings, whatever the versions."""
     content = {name: value for name, value in config.items() if name not in ("versions", *NOT_SETTINGS)}
+    if config["backbone"]["name"] == BUILT_IN_BACKBONE:  # folders of version 0.1.0 are found again
+        content["backbone"] = config["backbone"] | {"name": "builtin"}
+        content["told"] = config["told"] | {"weights": "builtin"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     name = f"{config['method']}-{config['dataset']['name']}-seed{config['seed']}"

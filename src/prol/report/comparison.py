@@ -139,7 +139,7 @@ def stream_settings(config: Content) -> dict[str, Any]:
             | {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")},
             "dataset.options": {name: value for name, value in dataset["options"].items() if name != "split"},
             "protocol": {name: protocol[name] for name in ("name", "tasks", "chunk", "class_order", "options")},
-            "backbone": config["backbone"],
+            "backbone": _backbone(config),
             "device": config["device"].partition(":")[0],
             "precision": config["precision"],
             "points": config["measures"]["points"],
@@ -148,11 +148,17 @@ def stream_settings(config: Content) -> dict[str, Any]:
     )
 
 
+def _backbone(config: Content) -> Content:
+    """The network under its present name: version 0.1.0 stored its only built-in one as "builtin"."""
+    network: Content = config["backbone"]
+    return {**network, "name": "vit_tiny_patch8_64.tiny_imagenet"} if network["name"] == "builtin" else network
+
+
 def own_settings(config: Content) -> dict[str, Any]:
     """What must be the same for runs to be of one method, by dotted name."""
     protocol = config["protocol"]
     given = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
-    network = {"backbone": config["backbone"], "precision": config["precision"]}
+    network = {"backbone": _backbone(config), "precision": config["precision"]}
     return _flat({"method": config["method"], "options": config["options"], **given, **network})
 
 

@@ -162,11 +162,13 @@ def headline(setup: Setup, folder: Path, cursor: Cursor) -> str:
     config = setup.config
     clock = config["clock"]
     pace = "" if clock is None else f", {clock['rate']:g} images/s arriving"
+    threads = f"{config['threads']} thread{'' if config['threads'] == 1 else 's'}"
     begin = f"resuming after chunk {cursor.chunks}" if cursor.chunks else "from the start"
     return (
         f"{config['method']} on {config['dataset']['name']}: {len(setup.stream.task_classes)} tasks, "
         f"{len(setup.stream.chunks)} chunks of {config['protocol']['chunk']}{pace}, seed {config['seed']}, "
-        f"{config['device']} {config['precision']}, backbone {config['backbone']['name']}, {begin}; writing to {folder}"
+        f"{config['device']} {config['precision']}, {threads}, backbone {config['backbone']['name']}, "
+        f"{begin}; writing to {folder}"
     )
 
 

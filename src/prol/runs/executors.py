@@ -15,13 +15,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Protocol, cast
 
-import torch
-
 from prol.runs.display import Display, lines_to
 from prol.runs.folder import RunFolder
 from prol.runs.inspection import require_planned
 from prol.runs.plan import Plan
 from prol.runs.run import resume, start
+from prol.runs.threads import free_threads
 
 RETRIES = 2
 """How often a run whose process died is resumed."""
@@ -57,8 +56,9 @@ class Serial:
 
     def execute(self, pending: Mapping[Path, Plan], hear: Hear) -> Outcomes:
         del hear  # the display shows it
+        threads = free_threads()
         for path, plan in pending.items():
-            yield path, attempt(plan, path, self.display)
+            yield path, attempt(with_threads(plan, path, threads), path, self.display)
 
 
 OneByOne = Serial
@@ -69,7 +69,7 @@ OneByOne = Serial
 class LocalProcesses:
     """`jobs` runs at a time, each in its own process; a run whose process dies is resumed in a new one.
 
-    Runs share torch's threads, unless their plans say how many they use.
+    Runs share the threads that are free at the start, unless their plans say how many they use.
     """
 
     jobs: int
@@ -83,6 +83,7 @@ class LocalProcesses:
         context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU
         waiting = list(pending.items())
         at_once = min(self.jobs, len(pending))
+        share = free_threads() / at_once if at_once > 1 else None  # before these runs are load themselves
         running: dict[Connection, tuple[SpawnProcess, Path]] = {}
         outcomes: dict[Path, str | None] = {}
         retries_left = dict.fromkeys(pending, self.retries)
@@ -90,8 +91,8 @@ class LocalProcesses:
             while waiting or running:
                 while waiting and len(running) < self.jobs:
                     path, plan = waiting.pop(0)
-                    if at_once > 1:
-                        plan = with_share_of_processors(plan, path, torch.get_num_threads() / at_once)
+                    if share is not None:
+                        plan = with_share_of_processors(plan, path, share)
                     ours, theirs = context.Pipe(duplex=False)
                     process = context.Process(target=_run_in_process, args=(theirs, plan, path), daemon=True)
                     with _interrupts_blocked():
@@ -148,11 +149,13 @@ def with_share_of_processors(plan: Plan, path: Path, cpus: float) -> Plan:
     if RunFolder(path).config.is_file():
         return plan
     whole = max(1, int(cpus))
-    return replace(
-        plan,
-        threads=whole if plan.threads is None else plan.threads,
-        workers=max(1, whole // 2) if plan.workers is None else plan.workers,
-    )
+    workers = max(1, whole // 2) if plan.workers is None else plan.workers
+    return replace(with_threads(plan, path, whole), workers=workers)
+
+
+def with_threads(plan: Plan, path: Path, threads: int) -> Plan:
+    """The plan with this number of threads, unless it sets one or has begun."""
+    return plan if plan.threads or RunFolder(path).config.is_file() else replace(plan, threads=threads)
 
 
 def sentence_of(error: Exception) -> str:

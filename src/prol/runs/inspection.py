@@ -11,7 +11,8 @@ import numpy as np
 
 from prol import registry
 from prol.backbones import open_backbone
-from prol.backbones.opening import BUILT_IN
+from prol.backbones.built_in import find_built_in
+from prol.creation import require_blocks
 from prol.data import Dataset
 from prol.runs.folder import RunFolder
 from prol.runs.plan import Plan
@@ -49,7 +50,9 @@ class Inspection:
     def config(self, plan: Plan) -> dict[str, Any]:
         """The plan's whole config; the learner behind it has shapes only."""
         named = look_up(plan)
-        learner = named.method(open_backbone(backbone_name(plan), shapes_only=True), named.options, plan.seed)
+        backbone = open_backbone(backbone_name(plan), shapes_only=True)
+        require_blocks(named.method, backbone)
+        learner = named.method(backbone, named.options, plan.seed)
         return describe(plan, named, self.dataset(plan, named), learner, self.network(plan))[0]
 
 
@@ -63,17 +66,20 @@ def require_planned(plan: Plan, run: RunFolder) -> None:
     found = changes(config, outline(plan, look_up(plan)), partial=True)
     if "device" in found and str(found["device"][0]).partition(":")[0] == found["device"][1]:
         del found["device"]
-    if not _is_named(backbone_name(plan), there := config["backbone"]["name"]):
-        found = {"backbone.name": (there, backbone_name(plan)), **found}
+    if (wanted := _other_network(backbone_name(plan), config["backbone"])) is not None:
+        found = {"backbone.name": (config["backbone"]["name"], wanted), **found}
     for name, (there, wanted) in found.items():
         raise ValueError(f"{run.path} holds a run with {name} {there!r}, requested is {wanted!r}: choose another --out")
 
 
-def _is_named(given: str, there: str) -> bool:
-    """Whether a backbone that was opened as `given` is called `there`."""
-    architecture, at, source = given.partition("@")
-    resolved = f"{architecture}@{Path(source).resolve()}" if at else "builtin" if given == BUILT_IN else given
-    return there in (given, resolved) or (not at and there.startswith(f"{given}."))
+def _other_network(given: str, saved: Mapping[str, str]) -> str | None:
+    """What a backbone opened as `given` would be stored as, if the saved one is another; None if it is the same."""
+    if (built_in := find_built_in(given)) is not None:
+        return None if saved["sha256"] == built_in.sha256 else built_in.name
+    (architecture, at, source), there = given.partition("@"), saved["name"]
+    resolved = f"{architecture}@{Path(source).resolve()}" if at else given
+    same = there in (given, resolved) or (not at and there.startswith(f"{given}."))
+    return None if same else given
 
 
 def count_parameters(

@@ -29,7 +29,8 @@ def load(
 
     Args:
         folder: what `learner.save` wrote.
-        backbone: an open backbone, or the name of one to open; by default the one named in `meta.json`.
+        backbone: an open backbone, the name of one to open, or a copy of a built-in network's file; by default the one
+            named in `meta.json`, and of the networks that come with prol the one with its hash.
         device: where to open the backbone.
         precision: of the backbone; by default as saved, but float32 for bf16 on a CPU.
         method: the learner's class, for a method that is not registered under a name.
@@ -83,11 +84,13 @@ def open_saved_backbone(
     precision: str | None = None,
 ) -> Backbone:
     """Opens the backbone of a saved learner, under its saved name or another one; it must have the same hash."""
-    from prol.backbones import open_backbone, pick_device
+    from prol.backbones import open_backbone, pick_device, with_image_size
+    from prol.backbones.opening import split_image_size
 
     if name is None:
-        name = saved["backbone"]["name"]
-        _require_weights_file(name, place)
+        name = saved_backbone_name(saved["backbone"], place)
+    elif split_image_size(name)[1] is None and (size := split_image_size(saved["backbone"]["name"])[1]) is not None:
+        name = with_image_size(name, size)  # weights that have moved are used at the size they were used at
     if precision is None:
         # What is learnt is float32 in both; only the frozen trunk is read differently.
         on_cpu = pick_device(device).type == "cpu"
@@ -97,18 +100,28 @@ def open_saved_backbone(
     return backbone
 
 
-def _require_weights_file(name: str, place: Path) -> None:
-    """The file that a saved learner names is one of the machine where it was saved, which need not be this one."""
+def saved_backbone_name(saved: Mapping[str, str], place: Path) -> str:
+    """The name that opens the backbone of a saved learner or run; weights that are not here are refused.
+
+    A file that it names is one of the machine where it was saved, which need not be this one.
+    """
+    from prol.backbones import with_image_size
+    from prol.backbones.built_in import saved_built_in
+    from prol.backbones.opening import split_image_size
     from prol.backbones.resnet import NAME as RESNET
 
+    name, (plain, size) = saved["name"], split_image_size(saved["name"])
     architecture, _, source = name.partition("@")
     if architecture == RESNET:
-        return
+        return name
+    if (built_in := saved_built_in(plain, saved["sha256"], place)) is not None:
+        return built_in if size is None else with_image_size(built_in, size)
     if source and source.split(":")[0] != "random" and not (Path(source).is_absolute() and Path(source).is_file()):
         raise FileNotFoundError(
             f"{place} was learnt on weights in the file {source}, which is not here: "
             "name the file's current path, backbone= or --backbone ARCH@FILE.safetensors"
         )
+    return name
 
 
 def _require_same_weights(backbone: Backbone, saved: Mapping[str, str], place: Path) -> None:

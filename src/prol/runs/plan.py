@@ -32,7 +32,7 @@ class Plan:
         limit_per_class: the maximum number of images per class, in training and in test.
         measures: what is measured besides the accuracy after each task.
         clock: the arrival rate of the data, if they do not wait.
-        threads: processor threads; torch's default when None.
+        threads: processor threads; when None, torch's number, less what other processes use at the start.
         workers: threads that read images ahead; half of the processors when None.
         checkpoint_every: chunks between checkpoints; there is one more at the end of each task. With None there are
             none, and an interrupted run starts anew: half a run is useless where times count.

@@ -11,8 +11,9 @@ from typing import Any
 from prol.evaluation import Clock
 from prol.files import write_json
 from prol.runs.display import Display, Silent
-from prol.runs.executors import finish
+from prol.runs.executors import finish, with_threads
 from prol.runs.plan import Plan
+from prol.runs.threads import free_threads
 from prol.runs.timing import read_step_seconds
 
 
@@ -44,11 +45,12 @@ def rate_curve(
     if not rates:
         raise ValueError("a rate curve needs at least one rate, in images per second")
     folder, display = Path(out), display or Silent()
-    points = [_point(replace(plan, clock=None), folder / "waiting", display)]
+    threads = free_threads()
+    points = [_point(replace(plan, clock=None), folder / "waiting", display, threads)]
     clock, lowest = clock or Clock(rates[0]), f"rate-{min(rates):g}"
     for rate in sorted(set(rates)):
         clock = replace(clock, rate=rate)
-        points.append(_point(replace(plan, clock=clock), folder / f"rate-{rate:g}", display))
+        points.append(_point(replace(plan, clock=clock), folder / f"rate-{rate:g}", display, threads))
         if clock.step_seconds is None:
             clock = replace(clock, step_seconds=read_step_seconds(str(folder / lowest)))
     times = clock.step_seconds
@@ -62,8 +64,8 @@ def as_rows(points: Sequence[RatePoint]) -> list[dict[str, Any]]:
     return [asdict(point) for point in points]
 
 
-def _point(plan: Plan, path: Path, display: Display) -> RatePoint:
-    finished = finish(plan, path, display)
+def _point(plan: Plan, path: Path, display: Display, threads: int) -> RatePoint:
+    finished = finish(with_threads(plan, path, threads), path, display)
     result = finished.read(finished.result)
     kept_up = result["clock"] or {"rate": None, "missed_share": 0.0, "mean_lag": None, "most_lag": None}
     return RatePoint(

@@ -7,11 +7,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-
-import torch
 
 from prol.data.split import split_content
 from prol.evaluation import Cursor, Event, Finished, run_stream
@@ -20,9 +18,11 @@ from prol.runs.checkpoints import Checkpoints, CheckpointWriter, fixed_settings,
 from prol.runs.data_record import images_sha256, stream_content
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
+from prol.runs.loading import saved_backbone_name
 from prol.runs.log import EventLog
 from prol.runs.plan import Plan
 from prol.runs.setup import FORMAT, NOT_SETTINGS, Setup, require_same, set_up
+from prol.runs.threads import free_threads, torch_threads
 from prol.runs.timing import Timing, logged_step_seconds
 
 Listener = Callable[[Event, float], None]
@@ -77,8 +77,9 @@ def start(
     """
     if out is not None:
         RunFolder(out).require_free()
-    with _threads(plan.threads):
-        setup = set_up(plan)
+    threads = plan.threads or free_threads()
+    with torch_threads(threads):
+        setup = set_up(replace(plan, threads=threads))
         folder = make_default_folder(plan.method, plan.dataset, plan.seed) if out is None else RunFolder(out)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
@@ -99,6 +100,7 @@ def resume(
     listeners: Sequence[Listener | Follower] = (),
     *,
     side_by_side: bool = False,
+    backbone: str | None = None,
 ) -> RunFolder:
     """Resumes an unfinished run from its last undamaged checkpoint; a finished one is left unchanged.
 
@@ -106,6 +108,7 @@ def resume(
 
     Args:
         side_by_side: whether other runs are running at the same time.
+        backbone: where the run's weights are now, if they moved; by default where the run found them.
     """
     folder, display = RunFolder(path), display or Silent()
     folder.require_run()
@@ -118,8 +121,9 @@ def resume(
                 f"{folder.path} was started by another version of prol, whose run format is {config['format']}, not "
                 f"{FORMAT}: resume it with that version, or start a new run"
             )
-        with _threads(config["threads"]):
-            setup = set_up(Plan.from_config(config))
+        with torch_threads(config["threads"]):
+            name = backbone or saved_backbone_name(config["backbone"], folder.path)
+            setup = set_up(replace(Plan.from_config(config), backbone=name))
             require_same(config, setup.config, display.warn)
             if side_by_side and not config.get("side_by_side"):
                 with folder.writing():
@@ -211,14 +215,3 @@ def dispatch(
         seconds, last = clock() - began, event
         for listen in listeners:
             listen(event, seconds)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Sums are split among threads, so their number determines the last bits of every result."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -16,6 +16,7 @@ import torch
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import require_precision
+from prol.creation import require_blocks
 from prol.data import Dataset
 from prol.data.split import development
 from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
@@ -98,6 +99,7 @@ def set_up(plan: Plan) -> Setup:
     named = look_up(plan)
     dataset = open_data(plan, named)
     backbone = open_backbone(backbone_name(plan), device=plan.device, precision=plan.precision)
+    require_blocks(named.method, backbone)
     learner = named.method(backbone, named.options, plan.seed)
     config, stream = describe(plan, named, dataset, learner, Network.of(backbone))
     return Setup(config, learner, dataset, stream)
@@ -245,7 +247,10 @@ def _consequences_last(name: str) -> tuple[bool, str]:
 
 def require_same(then: Mapping[str, Any], now: Mapping[str, Any], warn: Callable[[str], None]) -> None:
     """Data, weights and settings must be those of the start; other versions may only change the last bits."""
-    for name, (old, new) in changes(then, now).items():
+    found = changes(then, now)
+    if "backbone.sha256" not in found:  # the hash says which weights they are; their file may have moved
+        found = {name: both for name, both in found.items() if name not in ("backbone.name", "told.weights")}
+    for name, (old, new) in found.items():
         if not name.startswith("versions."):
             raise ValueError(f"the run began with {name} {old!r}, now it is {new!r}: restore it, or start a new run")
         warn(f"the run began with {name.removeprefix('versions.')} {old}, now it is {new}: results may differ slightly")

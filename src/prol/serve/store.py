@@ -17,6 +17,7 @@ from filelock import BaseFileLock
 
 from prol import registry
 from prol.backbones import open_backbone
+from prol.creation import require_blocks
 from prol.files import current_folder, take_lock
 from prol.labels import Label
 from prol.learner import Learner, SavedState
@@ -263,7 +264,9 @@ def _from_artifact(folder: Path, options: ServeOptions) -> Opened:
 def _new(store: Store, options: ServeOptions) -> Opened:
     method = registry.method(options.method or DEFAULT_METHOD)
     method_options = method.read_options(options.options)
-    learner = method(open_backbone(options.backbone or "builtin", device=options.device), method_options, options.seed)
+    backbone = open_backbone(options.backbone or "builtin", device=options.device)
+    require_blocks(method, backbone)
+    learner = method(backbone, method_options, options.seed)
     written: list[str] = []
     store.save(learner, written.append)
     return Opened(learner, Records(artifact=written), 0)

@@ -31,7 +31,7 @@ def check_learner(learner: Learner | Callable[[], Learner]) -> list[CheckResult]
         AssertionError: with one line for each check that failed, its name first.
 
     >>> import prol
-    >>> results = prol.check_learner(prol.create("ncm", device="cpu"))
+    >>> results = prol.check_learner(prol.create("ncm", "tiny", device="cpu"))
     >>> {result.outcome for result in results}
     {'passed'}
     """

@@ -34,6 +34,9 @@ METHODS = {
     "ranpac, all": ("ranpac", {"features": FEATURES, "ridge": 0.5, "memory": "all"}),
     "randumb": ("randumb", {"features": FEATURES, "gamma": 0.05}),
     "foal": ("foal", {"features": FEATURES}),
+    "layup": ("layup", {}),
+    "klda": ("klda", {"features": FEATURES, "gamma": 0.05, "ensemble": 2}),
+    "knn": ("knn", {}),
 }
 
 

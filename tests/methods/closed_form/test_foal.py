@@ -85,9 +85,10 @@ def test_it_stores_an_inverse_and_no_sample(tiny: ViT) -> None:
     assert found.trained_now == found.samples_stored == Amount(0, 0)
 
 
-def test_a_backbone_without_blocks_is_refused(small_resnet: ResNet) -> None:
-    with pytest.raises(ValueError, match="needs a ViT as backbone, got ResNet"):
-        prol.create("foal", small_resnet)
+def test_of_a_backbone_without_class_tokens_it_takes_the_pooled_feature(small_resnet: ResNet) -> None:
+    images = IMAGES[:2]
+    inputs = evaluation_input(small_resnet.read(images), small_resnet.preprocessing, small_resnet.device, torch.float32)
+    assert torch.equal(prol.create("foal", small_resnet).encode_images(images), small_resnet.features(inputs))
 
 
 @pytest.mark.parametrize(

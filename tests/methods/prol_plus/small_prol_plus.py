@@ -14,7 +14,6 @@ import prol
 from methods.small_streams import pictures, tensors
 from prol.backbones import ViT, evaluation_input
 from prol.methods.prol_plus import learner as prol_plus
-from prol.methods.prol_plus.block_features import block_features
 from prol.methods.prol_plus.class_covariances import ClassCovariances
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.state import State
@@ -63,7 +62,7 @@ def predictions(learner: PROLPlus) -> list[Any]:
 def blocks_of(vit: ViT, images: object, taps: Sequence[int]) -> Tensor:
     """Block features as a network gives them."""
     inputs = evaluation_input(vit.read(images), vit.preprocessing, vit.device, vit.dtype)
-    return block_features(vit.encode(vit.embed(inputs), taps=taps)).detach()
+    return vit.encode(vit.embed(inputs), taps=taps).interleaved().detach()
 
 
 def covariances(

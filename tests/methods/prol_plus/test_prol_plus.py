@@ -18,10 +18,10 @@ from torch.distributions import MultivariateNormal
 from methods.prol_plus.small_prol_plus import WHOLE, begin_early, blocks_of, expected_gains, make, predictions, teach
 from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ViT
+from prol.methods.closed_form.cross_validation import STRENGTHS
 from prol.methods.prol_plus import class_covariances
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.class_covariances import ROUNDING
-from prol.methods.prol_plus.cross_validation import STRENGTHS
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.mean_shrinkage import LEAST_FREEDOM, LEAST_SIGNAL
 
@@ -148,7 +148,7 @@ def test_scores_are_log_densities_up_to_what_classes_share(
     width, own = 2 * blocks * tiny.width, learner.widths.own
     assert own == (width if options["class_directions"] is None else options["class_directions"])
     taps, rows = list(range(tiny.depth - blocks, tiny.depth)), torch.tensor(KINDS)
-    scale = Scale.of(blocks_of(tiny, images[:20], taps), blocks)
+    scale = Scale.of(blocks_of(tiny, images[:20], taps), tiny.tap_widths[-blocks:])
     linear, probes = (scale.apply(blocks_of(tiny, some, taps)) for some in (images, TEST))
     penalty = options.get("penalty", 0.3 * STRENGTHS[learner.strength])
     phi = embedded(learner, linear)
@@ -197,7 +197,7 @@ def test_the_first_chunk_alone_sets_the_scale(tiny: ViT, adapt_steps: int, block
     learner = make(tiny, adapt_steps=adapt_steps, adapt_lr=0.1, blocks=blocks)
     learner.learn(IMAGES[:count], KINDS[:count])
     taps = list(range(tiny.depth - blocks, tiny.depth))
-    expected = Scale.of(blocks_of(tiny, IMAGES[:count], taps).float(), blocks)
+    expected = Scale.of(blocks_of(tiny, IMAGES[:count], taps).float(), tiny.tap_widths[-blocks:])
     assert learner.scale is not None
     torch.testing.assert_close(learner.scale.mean, expected.mean)
     torch.testing.assert_close(learner.scale.inverse, expected.inverse)

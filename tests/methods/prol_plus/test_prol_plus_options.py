@@ -31,7 +31,7 @@ MOST_LINEAR = 0.6
 
 
 def divide(width: int, depth: int = 12, **options: Any) -> Widths:
-    return plan(PROLPlusOptions(**options), width, depth)
+    return plan(PROLPlusOptions(**options), (2 * width,) * depth)
 
 
 def gram_bytes(found: Widths) -> int:
@@ -339,12 +339,12 @@ def test_it_stores_statistics_and_no_sample(tiny: ViT, options: dict[str, Any], 
     ],
     ids=str,
 )
-def test_at_a_hundred_classes_the_built_in_backbones_statistics_fill_the_budget(options: dict[str, Any]) -> None:
+def test_at_a_hundred_classes_the_tiny_backbones_statistics_fill_the_budget(options: dict[str, Any]) -> None:
     """Sums, class covariances, the solved head, the scale and what directions there are; 54.04 MB hold all of these."""
     budget = options["budget_mb"] * 1e6
-    widths = PROLPlus(open_backbone("builtin", shapes_only=True), PROLPlus.read_options(options)).widths
+    widths = PROLPlus(open_backbone("tiny", shapes_only=True), PROLPlus.read_options(options)).widths
     assert (widths.own == widths.linear) == (options == {"budget_mb": 64, "blocks": 1})
-    found = count_parameters("prol_plus", options, "builtin", 100, 10)
+    found = count_parameters("prol_plus", options, "tiny", 100, 10)
     used = found["during_last_task"]["statistics_stored"]["bytes"]
     directions = widths.linear * widths.own if widths.own < widths.linear else 0
     rest = 100 * (widths.all + 1) + 2 * widths.linear + directions
@@ -356,7 +356,7 @@ def test_at_a_hundred_classes_the_built_in_backbones_statistics_fill_the_budget(
 
 @pytest.mark.parametrize("options", [{}, {"blocks": 1}], ids=["some directions", "all directions"])
 def test_beyond_a_hundred_classes_class_covariances_take_no_more(options: dict[str, Any]) -> None:
-    learner = PROLPlus(open_backbone("builtin", shapes_only=True), PROLPlus.read_options(options))
+    learner = PROLPlus(open_backbone("tiny", shapes_only=True), PROLPlus.read_options(options))
     assert learner.covariances is not None
     assert (learner.widths.own == learner.widths.linear) == bool(options)
     used = []
@@ -368,5 +368,5 @@ def test_beyond_a_hundred_classes_class_covariances_take_no_more(options: dict[s
 
 
 def test_a_backbone_without_blocks_is_refused(small_resnet: ResNet) -> None:
-    with pytest.raises(ValueError, match="method prol_plus needs a ViT as backbone, got ResNet"):
+    with pytest.raises(ValueError, match="method prol_plus reads the last blocks or stages of a trained network"):
         PROLPlus(small_resnet, PROLPlus.read_options({}))

@@ -23,7 +23,7 @@ from prol.runs import Plan, start
 from prol.testing.learner_checks import CHECKS
 from prol.testing.stream import difference
 
-METHODS = {name: made for name, made in every_method.METHODS.items() if registry.method(name).keeps_samples}
+METHODS = {name: made for name, made in every_method.METHODS.items() if registry.method(name).from_scratch}
 STEPPED = [name for name in METHODS if name != "gdumb"]
 
 

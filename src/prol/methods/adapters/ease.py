@@ -59,6 +59,7 @@ class EASE(GradientLearner):
     name: ClassVar[str] = "ease"
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Zhou et al., Expandable Subspace Ensemble for Class-Incremental Learning, CVPR 2024"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = EASEOptions
     options: EASEOptions
     backbone: ViT

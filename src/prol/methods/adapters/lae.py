@@ -57,6 +57,7 @@ class LAE(GradientLearner):
     name: ClassVar[str] = "lae"
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Gao et al., A Unified Continual Learning Framework with General PET, ICCV 2023"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = LAEOptions
     options: LAEOptions
     backbone: ViT

@@ -82,6 +82,7 @@ class MOS(GradientLearner):
     name: ClassVar[str] = "mos"
     family: ClassVar[str] = "adapters"
     citation: ClassVar[str] = "Sun et al., MOS: Model Surgery for Pre-Trained Class-Incremental Learning, AAAI 2025"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = MOSOptions
     options: MOSOptions
     backbone: ViT

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.vit import ViT
 from prol.classes import Tensors
 from prol.engine.captured import FrozenPass
 from prol.learner import Learner
@@ -53,13 +53,13 @@ class FOAL(Learner):
     additive: ClassVar[bool] = True
     Options: ClassVar[type] = FOALOptions
     options: FOALOptions
-    backbone: ViT
 
     def build(self, state: State) -> None:
-        vit, o = require_vit(self.name, self.backbone), self.options
-        self.look = FrozenPass(partial(mean_class_token, vit), vit.acceleration.captured)
+        b, o = self.backbone, self.options
+        if isinstance(b, ViT):  # other networks have no class token to average: their pooled feature is used
+            self.look = FrozenPass(partial(mean_class_token, b), b.acceleration.captured)
         # float64 throughout: R is changed at every step, and its rounding errors add up.
-        start = torch.eye(o.features, device=vit.device, dtype=torch.float64) / o.ridge
+        start = torch.eye(o.features, device=b.device, dtype=torch.float64) / o.ridge
         self.inverse = state.tensor("inverse", start, kind="statistic")
         # Zeros are the solution for a class that no sample has had so far; weights are linear in the class sums.
         self.weight = state.table("weight", o.features, dtype=torch.float64, kind="parameter", combine="sum")

@@ -22,6 +22,8 @@ Embed = Callable[[Tensor], Tensor]
 
 DRAWN = "which of the other images are stored was drawn while it was there"
 HELD_OUT = "which of the other images are held out would differ"
+NOT_SUMS = "cannot be merged: stored features are not sums; learn the images of both with one learner"
+NOT_FOUND = "cannot unlearn images: which stored feature is which image's is not known; remove_class erases a class"
 _CPU = torch.device("cpu")
 _AT_ONCE = 512
 
@@ -72,12 +74,41 @@ class EveryFeature:
     """Features of all samples `[N, D]` in the order they came, and their class rows `[N]`."""
 
     def __init__(self, state: State, width: int, dtype: torch.dtype) -> None:
+        self._state = state
         self.features = state.table("features", width, dtype=dtype, kind="sample", combine=None, grows=False)
         self.rows = state.table("rows", dtype=torch.int64, kind="sample", combine=None, grows=False)
+        state.on_remove(self._remove_class)
+        state.on_combine(self._combine_classes)
+        state.count_by(self.class_counts)
+        state.count_samples_by(self.samples_stored)
 
     def add(self, features: Tensor, rows: Tensor) -> None:
         self.features.append(features)
         self.rows.append(rows)
+
+    def _remove_class(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:  # noqa: ARG002
+        features, of = f"{self._state.prefix}features", f"{self._state.prefix}rows"
+        rows = tensors[of]
+        tensors[features] = tensors[features][rows != row]
+        tensors[of] = rows[rows != row] - (rows[rows != row] > row).long()
+        return "the features stored of its images"
+
+    def _combine_classes(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG002
+        rows = tensors[f"{self._state.prefix}rows"]
+        rows[rows == source] = into
+        rows -= (rows > source).long()
+
+    def class_counts(self) -> Tensor:
+        """Samples of each class, `[C]`."""
+        return torch.bincount(self.rows.rows, minlength=self._state.classes)
+
+    def samples_stored(self) -> Amount:
+        return Amount(self.rows.count, Amount.of(self.features.rows).bytes)
+
+    def exemptions(self, option: str) -> dict[str, str]:
+        """Checks of `prol.check_learner` that cannot hold; `option` is what stores the features."""
+        reason = f"{option} stores the feature of every sample"
+        return {"nothing_outlives_its_step": reason, "memory_is_bounded": reason}
 
 
 class Recollection:
@@ -106,11 +137,11 @@ class Recollection:
             state.refuse(
                 merging=f"with memory={memory} classes cannot be merged: each has its own random sample of images"
             )
-        state.on_remove(self._remove_class)
-        state.on_combine(self._combine_classes)
+        if self.every is None:
+            state.on_remove(self._remove_class)
+            state.count_by(self.class_counts)
+            state.count_samples_by(self.samples_stored)
         state.on_merge(self.require_additive)
-        state.count_by(self.class_counts)
-        state.count_samples_by(self.samples_stored)
         state.trace(removed=self._spread_trace)
         state.trace(removed=self._held_out_trace)
         state.trace(removed=DRAWN if self.reservoir is not None else "")
@@ -176,18 +207,7 @@ class Recollection:
     def _remove_class(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:
         for part in [] if self.moments is None else self.moments.parts().values():
             values["recollection"]["seen"] -= part.remove_class(tensors, row)
-        if self.every is None:
-            return TAKEN if self.reservoir is None else f"{TAKEN}, and the features stored of it"
-        rows = tensors["recollection/kept/rows"]
-        tensors["recollection/kept/features"] = tensors["recollection/kept/features"][rows != row]
-        tensors["recollection/kept/rows"] = rows[rows != row] - (rows[rows != row] > row).long()
-        return "the features stored of its images"
-
-    def _combine_classes(self, tensors: Tensors, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG002
-        if self.every is not None:
-            rows = tensors["recollection/kept/rows"]
-            rows[rows == source] = into
-            rows -= (rows > source).long()
+        return TAKEN if self.reservoir is None else f"{TAKEN}, and the features stored of it"
 
     def samples_seen(self) -> int:
         """How many samples the fit would use, apart from the reservoir."""
@@ -198,7 +218,7 @@ class Recollection:
     def class_counts(self) -> Tensor | None:
         """Samples of each class in the whole stream `[C]`; None where only the current task is counted."""
         if self.every is not None:
-            return torch.bincount(self.every.rows.rows, minlength=self._state.classes)
+            return self.every.class_counts()
         if self.reservoir is not None:
             return self.reservoir.seen.rows
         return self.moments.counts() if self.moments is not None and self.memory == "statistics" else None
@@ -250,14 +270,11 @@ class Recollection:
         """Checks of `prol.check_learner` that cannot hold with samples stored."""
         if isinstance(self.memory, int):
             return {"nothing_outlives_its_step": f"memory={self.memory} stores features of so many samples per class"}
-        if self.memory == "all":
-            reason = "memory=all stores the feature of every sample"
-            return {"nothing_outlives_its_step": reason, "memory_is_bounded": reason}
-        return {}
+        return {} if self.every is None else self.every.exemptions("memory=all")
 
     def samples_stored(self) -> Amount:
         if self.every is not None:
-            return Amount(self.every.rows.count, Amount.of(self.every.features.rows).bytes)
+            return self.every.samples_stored()
         if self.reservoir is not None:
             count = int((self.reservoir.task.rows >= 0).sum())
             return Amount(count, Amount.of(self.reservoir.features.rows).bytes)

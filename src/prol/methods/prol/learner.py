@@ -39,6 +39,7 @@ class PROL(GradientLearner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Ma'sum et al., PROL: Rehearsal Free Continual Learning in Streaming Data, ICCV 2025"
     encoding: ClassVar[Literal["none", "query", "all"]] = "query"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = PROLOptions
     options: PROLOptions
     backbone: ViT

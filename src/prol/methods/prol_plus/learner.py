@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones.base import Backbone
+from prol.backbones.base import Tapped, require_tapped
 from prol.backbones.images import Pixels
 from prol.backbones.upload import upload
-from prol.backbones.vit import require_vit
 from prol.engine.captured import FrozenPass
 from prol.engine.tasks import TaskClock
 from prol.learner import Learner
@@ -22,7 +21,7 @@ from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Moments
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead
-from prol.methods.prol_plus.block_features import Scale, block_features, last_blocks, require_usable, usable
+from prol.methods.prol_plus.block_features import Scale, require_usable, usable
 from prol.methods.prol_plus.gaussian import Familiarity, Gaussian
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
@@ -32,16 +31,17 @@ WARM_UP = 0.25
 
 
 class FirstBlocks(FirstTask):
-    """Tunes on the network's feature, and reads the last blocks in the same pass."""
+    """Tunes on the pooled feature, and reads the last blocks or stages in the same pass."""
 
-    def __init__(self, state: State, backbone: Backbone, lr: float, blocks: int, pooled: bool) -> None:
+    network: Tapped
+
+    def __init__(self, state: State, backbone: Tapped, lr: float, blocks: int, pooled: bool) -> None:
         super().__init__(state, backbone, lr)
         self.blocks, self.pooled = blocks, pooled
 
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        network = require_vit("prol_plus", self.network)
-        encoded = network.encode(network.embed(inputs), taps=last_blocks(network, self.blocks))
-        return encoded.feature, block_features(encoded, self.pooled)
+        feature, taps = self.network.tapped(inputs, self.blocks)
+        return feature, torch.cat([taps, feature], dim=1) if self.pooled else taps
 
     def seen(self, inputs: Tensor) -> Tensor:
         """Features of blocks `[B, L]` alone."""
@@ -81,13 +81,11 @@ class PROLPlus(Learner):
     clock: TaskClock
 
     def build(self, state: State) -> None:
-        b, o = require_vit(self.name, self.backbone), self.options
+        b, o = require_tapped(self.name, self.backbone), self.options
         self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
-        self.widths = w = plan(o, b.width, b.depth)
-        self.levels = torch.cat(
-            [torch.full((count,), float(level)) for count, level in zip(w.all_groups, w.levels, strict=True)]
-        ).to(b.device)
-        self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks, o.pooled)
+        self.widths = w = plan(o, b.tap_widths, b.width)
+        self.levels = torch.tensor(w.levels, device=b.device)
+        self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks, w.pooled > 0)
         if o.adapt_steps == 0:
             self.tuning.end()
         self.look = FrozenPass(self.tuning.seen, b.acceleration.captured)

@@ -25,7 +25,7 @@ class PROLPlusOptions(TaskOptions):
     """How many random features, whatever the budget; by default as many as it holds, at most one per block feature."""
     blocks: Count = 6
     """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
-    holds no more."""
+    holds no more. Of networks without blocks, the means of the last stages."""
     pooled: bool = True
     """Whether the network's own feature is read besides."""
     bandwidth: Positive = 0.7
@@ -46,13 +46,26 @@ class PROLPlusOptions(TaskOptions):
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide the statistics are: `groups` of block features, earliest first, and `random` ones."""
+    """How wide the statistics are: features of blocks, the network's own feature, and random ones."""
 
-    blocks: int
-    groups: tuple[int, ...]
+    taps: tuple[int, ...]
+    """Features of each block that is read, the earliest first."""
+    pooled: int
+    """Features of the network's own feature, 0 where that is the last tap."""
     random: int
+    nearest: int
+    """Level of the last tap."""
     stripe: int
     """Rows of the second moments that are stored together."""
+
+    @property
+    def blocks(self) -> int:
+        return len(self.taps)
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many features there are of each kind, but for the random ones."""
+        return (*self.taps, self.pooled) if self.pooled else self.taps
 
     @property
     def linear(self) -> int:
@@ -63,32 +76,32 @@ class Widths:
         return self.linear + self.random
 
     @property
-    def all_groups(self) -> tuple[int, ...]:
-        return (*self.groups, self.random)
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """How far each group is from the network's own feature: blocks by their depth, random features furthest."""
-        apart = len(self.groups) - self.blocks
-        return (*range(self.blocks, 0, -1), *[0] * apart, self.blocks + 1)
+    def levels(self) -> list[int]:
+        """How far each feature is from the network's own: a block by its depth, random features furthest."""
+        taps = [self.nearest + self.blocks - 1 - place for place in range(self.blocks)]
+        levels = [*taps, *[0] * (self.pooled > 0), self.nearest + self.blocks]
+        return [level for level, count in zip(levels, (*self.groups, self.random), strict=True) for _ in range(count)]
 
 
-def plan(options: PROLPlusOptions, width: int, depth: int) -> Widths:
-    """The widths for a backbone of this width and depth."""
+def plan(options: PROLPlusOptions, taps: tuple[int, ...], width: int) -> Widths:
+    """The widths for a backbone of this width with blocks or stages of so many features."""
     numbers = int(options.budget_mb * 1e6 / NUMBER)
     stripe = max(32, int((2 * numbers) ** 0.5) // 32)
-    own, needed = width * options.pooled, 2 * width + width * options.pooled
-    most = widest(numbers, stripe)
-    if most < needed:
+    is_tap = taps[-1] == width  # of a network without class token, the last tap is its own feature
+    pooled, most = width * (options.pooled and not is_tap), widest(numbers, stripe)
+    read = taps[-options.blocks :]
+    while sum(read) + pooled > most and read:
+        read = read[1:]
+    if not read:
+        needed = taps[-1] + pooled
         least = (needed * (needed + stripe) / 2 + 2 * PLANNED_CLASSES * needed + 2 * needed) * NUMBER / 1e6
         raise ValueError(
-            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {needed} features: "
+            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {taps[-1]} features: "
             f"give {math.ceil(10 * 1.05 * least) / 10:g} or more"
         )
-    blocks = min(options.blocks, depth, (most - own) // (2 * width))
-    groups = (2 * width,) * blocks + (own,) * options.pooled
-    random = min(most - sum(groups), sum(groups)) if options.features is None else options.features
-    return Widths(blocks, groups, random, stripe)
+    linear = sum(read) + pooled
+    random = min(most - linear, linear) if options.features is None else options.features
+    return Widths(read, pooled, random, int(not is_tap), stripe)
 
 
 def widest(numbers: int, stripe: int) -> int:

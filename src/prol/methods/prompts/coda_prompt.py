@@ -54,6 +54,7 @@ class CODAPrompt(GradientLearner):
         "Learning, CVPR 2023"
     )
     encoding: ClassVar[Literal["none", "query", "all"]] = "query"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = CODAPromptOptions
     options: CODAPromptOptions
     backbone: ViT

@@ -72,6 +72,7 @@ class ConvPrompt(GradientLearner):
     citation: ClassVar[str] = (
         "Roy et al., Convolutional Prompting meets Language Models for Continual Learning, CVPR 2024; no descriptors"
     )
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = ConvPromptOptions
     options: ConvPromptOptions
     backbone: ViT

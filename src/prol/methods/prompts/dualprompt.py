@@ -54,6 +54,7 @@ class DualPrompt(GradientLearner):
         "Wang et al., DualPrompt: Complementary Prompting for Rehearsal-Free Continual Learning, ECCV 2022"
     )
     encoding: ClassVar[Literal["none", "query", "all"]] = "query"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = DualPromptOptions
     options: DualPromptOptions
     backbone: ViT

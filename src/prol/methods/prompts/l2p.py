@@ -60,6 +60,7 @@ class L2P(GradientLearner):
     family: ClassVar[str] = "prompts"
     citation: ClassVar[str] = "Wang et al., Learning to Prompt for Continual Learning, CVPR 2022"
     encoding: ClassVar[Literal["none", "query", "all"]] = "query"
+    needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = L2POptions
     options: L2POptions
     backbone: ViT
