@@ -52,13 +52,15 @@ RENAMED: Mapping[str, str] = {
     "carry": "drift_correction",
 }
 """Option names of version 0.1, and what they are called now: files and commands may use either for one version."""
-RETIRED = frozenset({"own", "trust", "ease", "draw_in", "penalty"})
-"""Options of version 0.1 that have no effect any more: files of that version hold them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """A method's options. Numbers must lie in the ranges of their annotations."""
+
+    # Options of version 0.1 that have no effect any more: files of that version hold them. An annotation would make
+    # this an option.
+    retired = frozenset[str]()
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
@@ -87,7 +89,7 @@ def build_options(kind: type[T], values: Mapping[str, Any]) -> T:
 def coerce_options(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the types that the dataclass `kind` wants, not yet checked against each other."""
     valid = [field.name for field in dataclasses.fields(kind)]
-    return _coerce_all(current_names(values, valid), get_type_hints(kind), valid)
+    return _coerce_all(current_names(_without_retired(kind, values), valid), get_type_hints(kind), valid)
 
 
 def current_names(values: Mapping[str, Any], valid: Collection[str]) -> dict[str, Any]:
@@ -96,13 +98,18 @@ def current_names(values: Mapping[str, Any], valid: Collection[str]) -> dict[str
     for name, value in values.items():
         now = name if name in valid else RENAMED.get(name, name)
         now = now if now in valid else name
-        if now in RETIRED and now not in valid:
-            logging.getLogger("prol").warning("option %s has no effect since version 0.2", name)
-            continue
         if now in current:
             raise ValueError(f"option {now!r} is given twice, once as {name!r}")
         current[now] = value
     return current
+
+
+def _without_retired(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    retired = [name for name in values if name in getattr(kind, "retired", ())]
+    if retired:
+        words = "options without effect since version 0.2: %s"
+        logging.getLogger("prol").warning(words, ", ".join(sorted(retired)))
+    return {name: value for name, value in values.items() if name not in retired}
 
 
 def bind_arguments(

@@ -162,7 +162,7 @@ FROZEN: dict[str, dict[str, Any]] = {
     "ranpac": {"features": 200, "ridge": 100.0},
     "randumb": {"features": 200},
     "foal": {"features": 200},
-    "prol_plus": {"adapt_steps": 4, "penalty": 1.0},
+    "prol_plus": {"adapt_steps": 4},
 }
 
 
@@ -212,7 +212,7 @@ def one_input(one: Learner, images: Any) -> torch.Tensor:
 
 def test_prol_plus_answers_by_the_network_as_it_is_while_it_is_tuned_and_after_a_state_was_loaded() -> None:
     """A graph that is recorded during the tuning reads what the next step changes, and what a state puts there."""
-    one: Any = prol.create("prol_plus", backbone(captured=True), adapt_steps=12, penalty=1.0)
+    one: Any = prol.create("prol_plus", backbone(captured=True), adapt_steps=12)
     images = next(chunks(1, list(range(10)), 7, size=20))[0]
     states = []
     for seen, labels in chunks(16, list(range(10)), 0):

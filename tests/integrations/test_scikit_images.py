@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ncm": {},
     "slda": {"shrinkage": 0.5},
     "prol": {"blocks": 2},
-    "prol_plus": {"budget_mb": 4, "blocks": 1, "features": 20, "own": 6},
+    "prol_plus": {"budget_mb": 4, "blocks": 1, "features": 20},
 }
 
 

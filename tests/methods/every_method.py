@@ -17,7 +17,7 @@ from prol.learner import Learner
 
 PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}
 REPLAY = {"memory": 20, "replay": 8}
-PLUS = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}
+PLUS = {"budget_mb": 1, "blocks": 1, "features": 20}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "ncm": ("ncm", {}),
     "slda": ("slda", {}),
@@ -66,9 +66,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = METHODS | {
     "lr_rgda, narrow": ("lr_rgda", {"rank": 1}),
     "logreg, blocks": ("logreg", {"features": "prol_plus", "blocks": 2, "penalty": 0.1}),
     "prol_plus, untuned": ("prol_plus", {**PLUS, "adapt_steps": 0}),
-    "prol_plus, two blocks": ("prol_plus", {**PLUS, "blocks": 2, "class_directions": 10}),
-    "prol_plus, one covariance": ("prol_plus", {**PLUS, "class_directions": 0, "adapt_steps": 2}),
-    "prol_plus, least budget": ("prol_plus", {"budget_mb": 0.3, "class_directions": 4, "adapt_steps": 0}),
+    "prol_plus, two blocks": ("prol_plus", {**PLUS, "blocks": 2}),
+    "prol_plus, blocks alone": ("prol_plus", {**PLUS, "pooled": False, "features": 0, "adapt_steps": 2}),
+    "prol_plus, least budget": ("prol_plus", {"budget_mb": 0.4, "adapt_steps": 0}),
     "head_only, both losses": ("head_only", {"intra": 1.0}),
     "prol, soft at once": ("prol", {**PROL, "threshold": 1e9}),
     "prol, literal": ("prol", {**PROL, "preset": "literal"}),

@@ -29,7 +29,7 @@ TELLING: dict[str, tuple[str, dict[str, Any]]] = {
     "lr_rgda": ("lr_rgda", {}),
     "knn": ("knn", {}),
     "prol": ("prol", {"blocks": 3}),
-    "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}),
+    "prol_plus": ("prol_plus", {"budget_mb": 1, "blocks": 1, "features": 20}),
     "l2p": ("l2p", {"pool": 6, "picks": 2, "test_selection": "batch_vote"}),
     "dualprompt": ("dualprompt", {"g_blocks": 1, "e_blocks": 2}),
     "mos": ("mos", {}),

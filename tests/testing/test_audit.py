@@ -30,7 +30,7 @@ def audited(learner: Learner, **how: Any) -> Audit:
 
 
 def test_a_head_that_is_dropped_while_the_audit_teaches_does_not_stop_it() -> None:
-    options = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6, "adapt_steps": 3}
+    options = {"budget_mb": 1, "blocks": 1, "features": 20, "adapt_steps": 3}
     learner = prol.create("prol_plus", tiny_vit(torch.float32), **options)
     assert audited(teach(learner)).keeps_no_samples()
 

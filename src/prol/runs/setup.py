@@ -233,7 +233,10 @@ def changes(
     for name in sorted(names if above else names - set(NOT_SETTINGS), key=_consequences_last):
         one, other = then.get(name), now.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
-            one = current_names(one, other) if name == "options" else one
+            if name == "options":
+                one = current_names(one, other)
+                if not partial:  # an older version had other options besides those that both have
+                    one = {option: one.get(option, value) for option, value in other.items()}
             found |= changes(one, other, f"{above}{name}.", partial=partial)
         elif one != other:
             found[f"{above}{name}"] = (one, other)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from prol.methods.prol_plus.class_covariances import ClassCovariances
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
@@ -14,7 +15,6 @@ import prol
 from methods.small_streams import pictures, tensors
 from prol.backbones import ViT, evaluation_input
 from prol.methods.prol_plus import learner as prol_plus
-from prol.methods.prol_plus.class_covariances import ClassCovariances
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.state import State
 

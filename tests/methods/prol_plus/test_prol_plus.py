@@ -12,6 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from prol.methods.prol_plus.class_covariances import ROUNDING
+from prol.methods.prol_plus.mean_shrinkage import LEAST_FREEDOM, LEAST_SIGNAL
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
@@ -21,9 +23,7 @@ from prol.backbones import ViT
 from prol.methods.closed_form.cross_validation import STRENGTHS
 from prol.methods.prol_plus import class_covariances
 from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.class_covariances import ROUNDING
 from prol.methods.prol_plus.learner import PROLPlus
-from prol.methods.prol_plus.mean_shrinkage import LEAST_FREEDOM, LEAST_SIGNAL
 
 TEST = pictures(list(range(6)), seed=7)
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prol.methods.prol_plus.class_covariances import packed_length
 
 from methods.prol_plus.small_prol_plus import WHOLE, begin_early, make, predictions, teach
 from methods.small_streams import pictures
 from prol.backbones import ResNet, ViT, open_backbone
 from prol.learner import Amount
-from prol.methods.prol_plus.class_covariances import packed_length
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.options import (
     NUMBER,

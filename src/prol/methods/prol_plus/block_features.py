@@ -33,7 +33,7 @@ class Scale:
         """
         x = features.double()
         if len(x) < FEW:
-            parts = x.split(list(widths), dim=1)
+            parts = torch.split(x, list(widths), dim=1)
             mean = torch.cat([part.mean().expand(part.shape[1]) for part in parts])
             variance = torch.cat([part.var(correction=0).expand(part.shape[1]) for part in parts])
             return cls(mean.to(features), variance.clamp(min=1e-12).rsqrt().to(features))

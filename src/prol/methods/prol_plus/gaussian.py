@@ -13,6 +13,7 @@ few samples could mislead. With μ the mean of all class means and m that of a c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -137,4 +138,4 @@ def prior_temperature(counts: Tensor) -> float:
     seen = counts > 0
     classes = max(1.0, float(seen.sum()))
     samples = max(1.0, float(counts.sum()) / classes)
-    return 0.8 + 2.6 * samples**-0.75 * (1 + 4 / classes)
+    return 0.8 + 2.6 * math.pow(samples, -0.75) * (1 + 4 / classes)

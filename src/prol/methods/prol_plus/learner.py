@@ -118,13 +118,17 @@ class PROLPlus(Learner):
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Takes over what `state` returned; of version 0.1 all but class covariances, whose room other features had."""
-        if "strength" in meta["method"] and "moments/sums" in tensors:
-            linear, every = len(tensors.get("scale/mean", ())), tensors["moments/sums"].shape[1]
-            if linear:
-                blocks = linear // (2 * self.backbone.width)
-                options = replace(self.options, pooled=False, blocks=blocks, features=every - linear)
-                type(self).__init__(self, self.backbone, options, self.seed)
-            tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("own/")}
+        linear, every = len(tensors.get("scale/mean", ())), tensors["moments/sums"].shape[1]
+        if linear and (linear, every) != (self.widths.linear, self.widths.all):
+            taps = require_tapped(self.name, self.backbone).tap_widths
+            blocks = next((n for n in range(1, len(taps) + 1) if sum(taps[-n:]) == linear), self.options.blocks)
+            options = replace(self.options, pooled=False, blocks=blocks, features=every - linear)
+            type(self).__init__(self, self.backbone, options, self.seed)
+        elif every != self.widths.all:  # nothing was learnt
+            empty = type(self)(self.backbone, self.options, self.seed)
+            empty.register(meta["classes"])
+            moments = {name: t for name, t in empty.state()[0].items() if name.startswith("moments/")}
+            tensors = {**tensors, **moments}
         super().load_state(tensors, meta)
 
     def start_task(self) -> None:

@@ -19,6 +19,8 @@ NUMBER = 4
 class PROLPlusOptions(TaskOptions):
     """Options of PROL+; none of them depends on the data."""
 
+    retired = frozenset({"own", "trust", "ease", "draw_in", "penalty"})
+
     budget_mb: Positive = 64.0
     """Megabytes of statistics at 100 classes; what the blocks leave is filled with random features."""
     features: Whole | None = None
