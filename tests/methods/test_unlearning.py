@@ -58,11 +58,27 @@ def test_what_was_chosen_on_the_images_is_named() -> None:
     assert "gamma was chosen on the first chunk" in removal.remains[0]
 
 
+def test_prol_plus_names_its_scale_and_leaves_the_rest() -> None:
+    """The first chunk is the same, so that the scale is."""
+    learner, never = (learnt("prol_plus, untuned", chosen) for chosen in (list(range(3, 12)), [5, 7, 9, 10, 11]))
+    gone = [8, 3, 4, 6]
+    removal = learner.unlearn(IMAGES[gone], [KINDS[i] for i in gone])
+    assert not removal.exact
+    assert removal.remains[0] == "the scale of the features was taken from the first chunk"
+    assert learner.classes == never.classes == [0, 1, 2]
+    others = never.state()[0]
+    for name, tensor in learner.state()[0].items():
+        torch.testing.assert_close(tensor, others[name], rtol=1e-5, atol=1e-5, msg=name)
+    torch.testing.assert_close(learner.predict(TEST), never.predict(TEST), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("variant", [*(name for name in METHODS if name not in (*CAN, "randumb")), "ranpac, none"])
 def test_methods_that_cannot_say_why_and_change_nothing(variant: str) -> None:
     learner = taught(variant, tasks=[[0, 1, 2]])
     before = learner.state()
-    with pytest.raises(ValueError, match=r"cannot unlearn images|every fifth image is held out|memory=none"):
+    with pytest.raises(
+        ValueError, match=r"cannot unlearn images|can unlearn images once|every fifth image is held out|memory=none"
+    ):
         learner.unlearn(pictures([0], seed=0), [0])
     assert difference(before, learner.state()) == ""
 

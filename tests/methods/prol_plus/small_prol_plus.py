@@ -1,34 +1,24 @@
-"""Small PROL+ learners on the tiny ViT."""
+"""Small PROL+ learners on the tiny ViT, and what they should compute, written out in numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
+import numpy as np
 import torch
-from prol.methods.prol_plus.class_covariances import ClassCovariances
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import MultivariateNormal, kl_divergence
 
 import prol
 from methods.small_streams import pictures, tensors
 from prol.backbones import ViT, evaluation_input
-from prol.methods.prol_plus import learner as prol_plus
 from prol.methods.prol_plus.learner import PROLPlus
-from prol.state import State
 
-SMALL = {"budget_mb": 1, "blocks": 1, "features": 20, "class_directions": 6}
-WHOLE = {"budget_mb": 7, "class_directions": None}
-"""Besides these: room for class covariances in all directions of one block."""
+Floats = NDArray[np.float64]
+SMALL = {"budget_mb": 1, "blocks": 1, "features": 20}
 TASKS = ([0, 1, 2], [3, 4, 5])
 CLASSES = TASKS[0] * 2
-
-
-def begin_early(monkeypatch: pytest.MonkeyPatch, enough: int = 12, first_choice: int = 32) -> None:
-    """Directions are fixed, and the shrinkage is chosen, after fewer samples than in earnest."""
-    monkeypatch.setattr(prol_plus, "ENOUGH", enough)
-    monkeypatch.setattr(prol_plus, "FIRST_CHOICE", first_choice)
 
 
 def make(vit: ViT, seed: int = 0, **options: Any) -> PROLPlus:
@@ -59,37 +49,60 @@ def predictions(learner: PROLPlus) -> list[Any]:
     return [learner.classes[row] for row in scores.argmax(1).tolist()]
 
 
-def blocks_of(vit: ViT, images: object, taps: Sequence[int]) -> Tensor:
-    """Block features as a network gives them."""
+@torch.no_grad()
+def blocks_of(vit: ViT, images: object, blocks: int, pooled: bool = True) -> Tensor:
+    """Features of the last blocks, as a network gives them, and its own feature behind them."""
     inputs = evaluation_input(vit.read(images), vit.preprocessing, vit.device, vit.dtype)
-    return vit.encode(vit.embed(inputs), taps=taps).interleaved().detach()
-
-
-def covariances(
-    width: int, chunks: list[tuple[Tensor, list[int]]], classes: int = 3, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """Packed products of the given coordinates."""
-    state = State()
-    found = ClassCovariances(state, width, 10**9, dtype)
-    state.add_classes(classes)
-    for coordinates, rows in chunks:
-        found.add(coordinates, torch.tensor(rows))
-    return found.table.rows
+    found = vit.encode(vit.embed(inputs), taps=list(range(vit.depth - blocks, vit.depth)))
+    return torch.cat([found.interleaved(), found.feature], dim=1) if pooled else found.interleaved()
 
 
 def norms(learner: PROLPlus) -> dict[str, Tensor]:
     return {name: t for name, t in tensors(learner).items() if name.startswith("tuning/norm/")}
 
 
-def expected_gains(own: list[Tensor], pooled: Tensor, shares: list[float], counts: list[int]) -> list[float]:
-    """What a class may expect of its own covariance.
+def prior(x: Floats, freedom: int, levels: Sequence[int]) -> Floats:
+    """Prior variances: those of all samples, to which their mean is added as 5 samples more, by levels."""
+    variances = x.var(axis=0)
+    variances = (len(x) * variances + 5 * variances.mean()) / (len(x) + 5)
+    found: Floats = variances * 2.0 ** (np.array(levels) * 1000 / (freedom + 1000))
+    return found
 
-    For covariances A of classes with so many samples, which weigh so much in them, and P `[K, K]` of all.
-    """
-    width = len(pooled)
-    zero = pooled.new_zeros(width)
-    apart = [float(kl_divergence(MultivariateNormal(zero, a), MultivariateNormal(zero, pooled))) for a in own]
-    rows = list(zip(apart, shares, counts, strict=True))
-    differ = sum((4 * kl / a**2 - width**2 / n) * n * a**2 for kl, a, n in rows) / sum(n * a**2 for _, a, n in rows)
-    differ = max(0.0, differ)
-    return [max(0.0, a * differ / 2 - a**2 * (differ + width**2 / n) / 4) for _, a, n in rows]
+
+def covariance(x: Floats, about: Floats, freedom: int, levels: Sequence[int], k: float) -> Floats:
+    """That of samples about means, with a prior of k samples."""
+    found: Floats = ((x - about).T @ (x - about) + k * np.diag(prior(x, freedom, levels))) / (freedom + k)
+    return found
+
+
+def dense(x: Floats, rows: Sequence[int], levels: Sequence[int], k: float) -> tuple[Floats, Floats, Floats]:
+    """The covariance within classes, the mean of their means, and their means less it."""
+    of, classes = np.array(rows), sorted(set(rows))
+    means = np.stack([x[of == row].mean(0) for row in classes])
+    about = means[[classes.index(row) for row in rows]]
+    return covariance(x, about, len(x) - len(classes), levels, k), means.mean(0), means - means.mean(0)
+
+
+def dense_scores(x: Floats, rows: Sequence[int], probes: Floats, levels: Sequence[int], k: float) -> Floats:
+    """(x - μ)ᵀΣ⁻¹m / √(mᵀΣ⁻¹m) of probes, from samples and the rows of their classes."""
+    within, centre, means = dense(x, rows, levels, k)
+    inverse = np.linalg.inv(within)
+    found: Floats = (probes - centre) @ inverse @ means.T / np.sqrt(np.diag(means @ inverse @ means.T))
+    return found
+
+
+def dense_familiarity(x: Floats, rows: Sequence[int], probes: Floats, levels: Sequence[int], k: float) -> Floats:
+    """cos a (M / d²)^¼ + 6 (d₀² - d_c²) / √(d² M)."""
+    within, centre, means = dense(x, rows, levels, k)
+    overall = covariance(x, x.mean(0), len(x) - len(means), levels, k)
+
+    def square(y: Floats, matrix: Floats) -> Floats:
+        found: Floats = (y @ np.linalg.inv(matrix) * y).sum(-1)
+        return found
+
+    away, width = probes - centre, probes.shape[1]
+    d2, d02 = square(away, within), square(probes - x.mean(0), overall)
+    cosines = dense_scores(x, rows, probes, levels, k) / np.sqrt(d2)[:, None]
+    nearest = np.stack([square(away - mean, within) for mean in means], axis=1).min(1)
+    found: Floats = cosines.max(1) * (width / d2) ** 0.25 + 6 * (d02 - nearest) / np.sqrt(d2 * width)
+    return found

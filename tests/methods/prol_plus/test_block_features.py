@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.backbones import Encoded, ViT
-from prol.methods.closed_form.moments import Totals
 from prol.methods.prol_plus.block_features import (
     FEW,
     LARGEST,
     PRIOR,
     Scale,
-    principal_directions,
     require_usable,
     usable,
 )
@@ -174,23 +172,3 @@ def test_float32_is_averaged_in_float64_and_stays_float32(count: int) -> None:
     assert scale.mean.dtype == scale.inverse.dtype == scale.apply(x).dtype == torch.float32
     torch.testing.assert_close(scale.mean, exact.mean.float(), rtol=1e-7, atol=0)
     torch.testing.assert_close(scale.inverse, exact.inverse.float())
-
-
-@given(count=st.integers(12, 40), linear=st.integers(1, 6), kept=st.integers(1, 6), seed=st.integers(0, 50))
-@settings(max_examples=40, deadline=None, derandomize=True)
-def test_principal_directions_are_those_of_the_centred_samples(count: int, linear: int, kept: int, seed: int) -> None:
-    """Of the first features only, whatever their classes and where they lie."""
-    x = 9 + noise(count, 8, seed=seed) * torch.arange(1, 9).double()
-    rows, kept = torch.arange(count) % 3, min(kept, linear)
-    found = principal_directions(Totals.of(x, rows, 5), linear, kept)
-    assert found.shape == (linear, kept)
-    torch.testing.assert_close(found.T @ found, torch.eye(kept).double())
-    centred = x[:, :linear] - x[:, :linear].mean(0)
-    _, lengths, directions = torch.linalg.svd(centred)
-    torch.testing.assert_close((centred @ found).square().sum(0), lengths[:kept].square())
-    torch.testing.assert_close((directions[:kept] @ found).diagonal().abs(), torch.ones(kept).double())
-
-
-def test_directions_of_nothing_are_finite() -> None:
-    found = principal_directions(Totals.of(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64), 2), 4, 2)
-    torch.testing.assert_close(found.T @ found, torch.eye(2).double())

@@ -1,4 +1,4 @@
-"""PROL+: its scores against Gaussians written out, its random layer and its scale."""
+"""PROL+: its scores against a dense reference of the stream's features, its random layer, its scale, and its sums."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from prol.methods.prol_plus.class_covariances import ROUNDING
-from prol.methods.prol_plus.mean_shrinkage import LEAST_FREEDOM, LEAST_SIGNAL
 from torch import Tensor
-from torch.distributions import MultivariateNormal
 
-from methods.prol_plus.small_prol_plus import WHOLE, begin_early, blocks_of, expected_gains, make, predictions, teach
+import prol
+from methods.prol_plus.small_prol_plus import (
+    blocks_of,
+    dense_familiarity,
+    dense_scores,
+    make,
+    predictions,
+    teach,
+)
 from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ViT
-from prol.methods.closed_form.cross_validation import STRENGTHS
-from prol.methods.prol_plus import class_covariances
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.learner import PROLPlus
 
 TEST = pictures(list(range(6)), seed=7)
-
-
-@pytest.fixture(autouse=True)
-def early(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin_early(monkeypatch)
+KINDS = [number % 3 if number < 40 else number % 4 for number in range(60)]
+IMAGES = pictures(KINDS)
+MUDDLED = pictures([kind if number % 5 > 2 else number * 7 % 5 for number, kind in enumerate(KINDS)])
+"""Most of these images are of any kind, whatever their class: the means of classes are mostly noise."""
 
 
 @pytest.mark.parametrize(
@@ -39,14 +41,12 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
         {},
         {"adapt_steps": 0},
         {"adapt_steps": 3},
-        {"class_directions": 0},
         {"features": 0},
         {"blocks": 2},
-        {"features": None, "class_directions": None},
-        {"class_directions": 1},
-        WHOLE,
+        {"features": None},
+        {"pooled": False},
         {"drift_correction": False},
-        {"penalty": 0.01},
+        {"prior_samples": 10},
     ],
     ids=str,
 )
@@ -54,126 +54,58 @@ def test_it_knows_the_classes_of_both_tasks(tiny: ViT, options: dict[str, Any]) 
     assert predictions(teach(make(tiny, **options))) == [0, 1, 2, 3, 4, 5]
 
 
-KINDS = [number % 3 if number < 40 else number % 4 for number in range(60)]
-IMAGES = pictures(KINDS)
-MUDDLED = pictures([kind if number % 5 > 2 else number * 7 % 5 for number, kind in enumerate(KINDS)])
-"""Most of these images are of any kind, whatever their class: the means of classes are mostly noise."""
-
-
 def taught_plainly(
     vit: ViT, order: list[int], edges: list[int], images: NDArray[np.uint8] = IMAGES, **options: Any
 ) -> PROLPlus:
-    learner = make(vit, adapt_steps=0, **options)
+    learner = make(vit, **{"adapt_steps": 0} | options)
     learner.boundary([0, 1, 2, 3])
     for start, end in pairwise(edges):
         learner.learn(images[order[start:end]], [KINDS[number] for number in order[start:end]])
     return learner
 
 
-def embedded(learner: PROLPlus, linear: Tensor) -> Tensor:
-    random = torch.cos(
-        learner.options.bandwidth * (linear @ learner.layer["weight"].double()) + learner.layer["phase"].double()
-    )
-    return torch.cat([linear, random], dim=1)
+def embedded(learner: PROLPlus, blocks: Tensor, scale: Scale) -> NDArray[np.float64]:
+    """(x, cos(f xW + b)) for x at one scale."""
+    linear = (blocks - scale.mean) * scale.inverse
+    angles = learner.options.bandwidth * (linear @ learner.layer["weight"].double()) + learner.layer["phase"].double()
+    found: NDArray[np.float64] = torch.cat([linear, angles.cos()], dim=1).numpy()
+    return found
 
 
-def within(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Class means, and the covariance within classes."""
-    means = torch.stack([x[rows == row].mean(0) for row in range(4)])
-    return means, (x - means[rows]).T @ (x - means[rows]) / len(x)
+def levels_of(vit: ViT, blocks: int, pooled: bool, random: int) -> list[int]:
+    """1 for the last block, 0 for the network's own feature, more for all before, most for random features."""
+    taps = [level for level in range(blocks, 0, -1) for _ in range(2 * vit.width)]
+    return taps + [0] * (vit.width * pooled) + [blocks + 1] * random
 
 
-def shrunk(covariance: Tensor, penalty: float, x: Tensor) -> Tensor:
-    """With what is added to variances, also for the rounding of features x in float32."""
-    added = penalty * covariance.diagonal().mean() + ROUNDING * x.square().mean()
-    return covariance + added * torch.eye(len(covariance)).double()
-
-
-def drawn_in(x: Tensor, rows: Tensor, covariance: Tensor) -> Tensor:
-    """Class means as they are believed, half by James and Stein and half by Efron and Morris, where Σ is one."""
-    (means, unshrunk), n = within(x, rows), torch.bincount(rows).double().unsqueeze(1)
-    dimensions = float(torch.trace(torch.linalg.solve(covariance, unshrunk)))
-    noise = dimensions / max(LEAST_FREEDOM, 1 - dimensions / len(x))
-    lower, centre = torch.linalg.cholesky(covariance), x.mean(0)
-    z = torch.linalg.solve_triangular(lower, (means - centre).T, upper=False).T
-    lengths = z.square().sum(1, keepdim=True)
-    signal = max(float((lengths - noise / n).clamp(min=0).mean()), LEAST_SIGNAL * float(lengths.mean()))
-    left, values, right = torch.linalg.svd(n.sqrt() * z, full_matrices=False)
-    shared = left * (values - noise / values.clamp(min=1e-9)).clamp(min=0) @ right / n.sqrt()
-    return centre + (z * signal / (signal + noise / n) + shared) / 2 @ lower.T
-
-
-def compared(scores: Tensor) -> Tensor:
-    """With each other: without what all classes share."""
-    return scores - scores.mean(1, keepdim=True)
-
-
-def own_log_ratios(u: Tensor, rows: Tensor, probes: Tensor, trust: float, penalty: float) -> Tensor:
-    """log N(u; m, A) - log N(u; m, P) of each class, from its samples, less what is to be expected."""
-    means, pooled = within(u, rows)
-    pooled, ratios, shares, covariances = shrunk(pooled, penalty, u), [], [], []
-    for row in range(4):
-        members = u[rows == row] - means[row]
-        share = (
-            len(members) / (len(members) + trust * u.shape[1]) * len(members) / (len(members) + class_covariances.DOUBT)
-        )
-        own = share * members.T @ members / len(members) + (1 - share) * pooled
-        with_own, without = (MultivariateNormal(means[row], matrix).log_prob(probes) for matrix in (own, pooled))
-        ratios.append(with_own - without)
-        shares.append(share)
-        covariances.append(own)
-    counts = torch.bincount(rows, minlength=4).tolist()
-    return torch.stack(ratios, dim=1) - torch.tensor(expected_gains(covariances, pooled, shares, counts))
-
-
-@pytest.mark.parametrize("blocks", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("images", [IMAGES, MUDDLED], ids=["clear", "muddled"])
 @pytest.mark.parametrize(
     "options",
-    [{"class_directions": 0}, {"class_directions": 6}, {"class_directions": 6, "penalty": 0.07}, WHOLE],
+    [{}, {"blocks": 2, "budget_mb": 4}, {"pooled": False}, {"features": 0}, {"prior_samples": 20, "bandwidth": 2.0}],
     ids=str,
 )
-def test_scores_are_log_densities_up_to_what_classes_share(
-    tiny: ViT, monkeypatch: pytest.MonkeyPatch, blocks: int, images: NDArray[np.uint8], options: dict[str, Any]
+def test_scores_and_familiarity_are_those_of_all_samples_at_once(
+    tiny: ViT, images: NDArray[np.uint8], options: dict[str, Any]
 ) -> None:
-    """The directions of class covariances are those of the first chunk, what they hold comes from the others.
-
-    Where they are all directions, they hold the first chunk too. With the usual doubt, they would hardly matter here.
-    """
-    begin_early(monkeypatch, enough=20)
-    monkeypatch.setattr(class_covariances, "DOUBT", 5)
-    options = options | ({"budget_mb": 26} if blocks == 2 and options == WHOLE else {})
-    options = {"blocks": blocks, "prior_weight": 0.5, "shrinkage_factor": 0.3} | options
     learner = taught_plainly(tiny, list(range(60)), [0, 20, 45, 60], images, **options)
-    width, own = 2 * blocks * tiny.width, learner.widths.own
-    assert own == (width if options["class_directions"] is None else options["class_directions"])
-    taps, rows = list(range(tiny.depth - blocks, tiny.depth)), torch.tensor(KINDS)
-    scale = Scale.of(blocks_of(tiny, images[:20], taps), tiny.tap_widths[-blocks:])
-    linear, probes = (scale.apply(blocks_of(tiny, some, taps)) for some in (images, TEST))
-    penalty = options.get("penalty", 0.3 * STRENGTHS[learner.strength])
-    phi = embedded(learner, linear)
-    means, covariance = within(phi, rows)
-    shared = shrunk(covariance, penalty, phi)
-
-    def log_densities(means: Tensor) -> Tensor:
-        gaussians = [MultivariateNormal(mean, shared) for mean in means]
-        return torch.stack([gaussian.log_prob(embedded(learner, probes)) for gaussian in gaussians], dim=1)
-
-    expected, plain = (compared(log_densities(at)) for at in (drawn_in(phi, rows, shared), means))
-    assert (expected - plain).std() > (0.5 if images is MUDDLED else 0.003) * expected.std()
-    if own:
-        begun = 0 if own == width else 20
-        to_u = torch.linalg.svd(linear[:20] - linear[:20].mean(0))[2][:own].T
-        ratios = own_log_ratios(linear[begun:] @ to_u, rows[begun:], probes @ to_u, 0.5, penalty)
-        assert ratios.std() > 0.005 * expected.std()
-        expected = compared(expected + ratios)
-    found = compared(learner.predict(TEST).double())
-    torch.testing.assert_close(found, expected, rtol=2e-4, atol=1e-4 * float(expected.abs().max()))
+    blocks, pooled = options.get("blocks", 1), options.get("pooled", True)
+    groups = [2 * tiny.width] * blocks + [tiny.width] * pooled
+    scale = Scale.of(blocks_of(tiny, images[:20], blocks, pooled), groups)
+    phi, probes = (embedded(learner, blocks_of(tiny, some, blocks, pooled), scale) for some in (images, TEST))
+    levels = levels_of(tiny, blocks, pooled, options.get("features", 20))
+    assert learner.levels.tolist() == levels
+    k = options.get("prior_samples", 300)
+    scores, familiarity = learner.predict_with_familiarity(TEST)
+    expected = torch.from_numpy(dense_scores(phi, KINDS, probes, levels, k))
+    torch.testing.assert_close(scores.double(), expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+    assert familiarity is not None
+    wanted = torch.from_numpy(dense_familiarity(phi, KINDS, probes, levels, k))
+    torch.testing.assert_close(familiarity.double(), wanted, rtol=2e-3, atol=2e-3)
 
 
 def test_the_random_layer_is_normal_over_the_root_of_its_inputs(tiny: ViT) -> None:
     learner = make(tiny, features=2000)
-    assert float(learner.layer["weight"].std()) == pytest.approx((2 * tiny.width) ** -0.5, rel=0.01)
+    assert float(learner.layer["weight"].std()) == pytest.approx((3 * tiny.width) ** -0.5, rel=0.01)
     assert float(learner.layer["weight"].mean()) == pytest.approx(0, abs=1e-3)
     assert 0 <= float(learner.layer["phase"].min()) < 0.1
     assert 2 * math.pi - 0.1 < float(learner.layer["phase"].max()) <= 2 * math.pi
@@ -196,35 +128,85 @@ def test_the_first_chunk_alone_sets_the_scale(tiny: ViT, adapt_steps: int, block
     """As the untouched backbone sees it, also where it is being tuned; of a few images, only by blocks."""
     learner = make(tiny, adapt_steps=adapt_steps, adapt_lr=0.1, blocks=blocks)
     learner.learn(IMAGES[:count], KINDS[:count])
-    taps = list(range(tiny.depth - blocks, tiny.depth))
-    expected = Scale.of(blocks_of(tiny, IMAGES[:count], taps).float(), tiny.tap_widths[-blocks:])
+    groups = [2 * tiny.width] * blocks + [tiny.width]
+    expected = Scale.of(blocks_of(tiny, IMAGES[:count], blocks).float(), groups)
     assert learner.scale is not None
     torch.testing.assert_close(learner.scale.mean, expected.mean)
     torch.testing.assert_close(learner.scale.inverse, expected.inverse)
-    assert len(learner.scale.mean.unique()) == blocks or count >= 5
+    assert len(learner.scale.mean.unique()) == blocks + 1 or count >= 5
     before = learner.scale
     teach(learner, steps=2)
     assert learner.scale is before
 
 
-@pytest.mark.parametrize("options", [{}, WHOLE], ids=["some directions", "all directions"])
 @given(cuts=st.sets(st.integers(13, 29), max_size=5), order=st.permutations(range(12, 30)))
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_after_the_first_chunk_neither_chunks_nor_their_order_matter(
-    tiny: ViT, options: dict[str, Any], cuts: set[int], order: list[int]
+    tiny: ViT, cuts: set[int], order: list[int]
 ) -> None:
     first = list(range(12))
-    whole = taught_plainly(tiny, list(range(30)), [0, 12, 30], **options)
-    parts = taught_plainly(tiny, first + order, [0, 12, *sorted(cuts), 30], **options)
+    whole = taught_plainly(tiny, list(range(30)), [0, 12, 30])
+    parts = taught_plainly(tiny, first + order, [0, 12, *sorted(cuts), 30])
     expected = whole.predict(TEST)[:, :3]
     limit = 1e-3 * float(expected.abs().max())
     torch.testing.assert_close(parts.predict(TEST)[:, :3], expected, rtol=1e-3, atol=limit)
 
 
-def test_one_image_chunks_give_the_same_statistics(tiny: ViT) -> None:
+@pytest.mark.parametrize("chunk", [1, 50])
+def test_any_chunk_size_gives_the_same_statistics(tiny: ViT, chunk: int) -> None:
     whole = taught_plainly(tiny, list(range(60)), [0, 1, 12, 60])
-    single = taught_plainly(tiny, list(range(60)), list(range(61)))
-    assert single.seen == whole.seen == 60
+    other = taught_plainly(tiny, list(range(60)), [0, *range(1, 60, chunk), 60])
+    assert other.seen == whole.seen == 60
     for name, tensor in tensors(whole).items():
-        torch.testing.assert_close(tensors(single)[name], tensor, rtol=1e-4, atol=1e-4)
-    assert predictions(single)[:4] == [0, 1, 2, 3]
+        torch.testing.assert_close(tensors(other)[name], tensor, rtol=1e-4, atol=1e-4)
+    assert predictions(other)[:4] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("adapt_steps", [0, 2])
+def test_unlearning_leaves_the_sums_of_the_rest(tiny: ViT, adapt_steps: int) -> None:
+    """Of images that came once tuning was over; class 3 goes with its last image."""
+    gone, left = [20, 33, 43, 47, 51, 55, 59], []
+    left = [number for number in range(60) if number not in gone]
+    learner = taught_plainly(tiny, list(range(60)), [0, 10, 20, 45, 60], adapt_steps=adapt_steps)
+    never = taught_plainly(tiny, left, [0, 10, 20, 30, len(left)], adapt_steps=adapt_steps)
+    assert learner.tuning.over
+    removal = learner.unlearn(IMAGES[gone], [KINDS[number] for number in gone])
+    assert "the scale of the features was taken from the first chunk" in removal.remains
+    assert ("the LayerNorms were tuned" in str(removal.remains)) == bool(adapt_steps)
+    assert learner.classes == [0, 1, 2]
+    never.remove_class(3)
+    assert learner.seen == never.seen == len(left)
+    for name, tensor in learner.moments.tensors().items():
+        torch.testing.assert_close(tensor, never.moments.tensors()[name], rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(learner.predict(TEST), never.predict(TEST), rtol=1e-3, atol=1e-3)
+
+
+def test_while_the_network_is_tuned_nothing_can_be_unlearnt(tiny: ViT) -> None:
+    learner = make(tiny)
+    learner.learn(IMAGES[:10], KINDS[:10])
+    before = learner.state()[0]
+    with pytest.raises(ValueError, match="once its normalisation layers are tuned, after 400 chunks or the first task"):
+        learner.unlearn(IMAGES[:2], KINDS[:2])
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.state()[0].items())
+
+
+def test_when_all_is_unlearnt_announced_classes_score_least(tiny: ViT) -> None:
+    learner = taught_plainly(tiny, list(range(10)), [0, 10])
+    learner.unlearn(IMAGES[:10], KINDS[:10])
+    assert learner.classes == [3]
+    assert torch.equal(learner.predict(TEST), torch.full((6, 1), -torch.inf))
+    assert learner.familiarity(TEST) is None
+    learner.learn(IMAGES[10:20], KINDS[10:20])
+    assert learner.predict(TEST)[:, 1:].isfinite().all()
+
+
+def test_learners_merged_are_one_that_learnt_all(tiny: ViT) -> None:
+    base = taught_plainly(tiny, list(range(10)), [0, 10])
+    one, two, whole = base.clone(), base.clone(), base.clone()
+    for learners, numbers in (((one, whole), range(10, 30)), ((two, whole), range(30, 60))):
+        for learner in learners:
+            learner.learn(IMAGES[list(numbers)], [KINDS[number] for number in numbers])
+    merged = prol.merge([one, two], base)
+    assert merged.class_counts().tolist() == whole.class_counts().tolist()
+    torch.testing.assert_close(merged.predict(TEST), whole.predict(TEST), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(merged.familiarity(TEST), whole.familiarity(TEST), rtol=1e-3, atol=1e-3)

@@ -1,7 +1,8 @@
 """The Gaussian classifier of PROL+: one covariance within classes with a fixed prior, and class means of one length.
 
-S is the scatter within classes of N samples of C classes, v the variance of each feature over all samples, and l the
-level of each feature: 0 for the network's own feature, then one more with each block away from it. With
+S is the scatter within classes of N samples of C classes, v the variance of each feature over all samples, to which
+the mean variance of all features is added as `FEW` samples more, and l the level of each feature: 0 for the network's
+own feature, then one more with each block away from it, random features furthest. With
 f = N - C degrees of freedom, k prior samples and the prior variances p = v 2^(l D / (f + D)), D = `DEPTH_SAMPLES`,
 
     Σ = (S + k diag p) / (f + k).
@@ -43,14 +44,15 @@ class Metric:
     weight: float
 
     @classmethod
-    def of(cls, scatter: Tensor, prior: Tensor, freedom: float, samples: float) -> Metric:
-        """From a scatter `[M, M]`, which is overwritten, and prior variances `[M]` of so many samples."""
-        deviation = (samples * prior).sqrt()
+    def of(cls, totals: Totals, scatter: Tensor, levels: Tensor, freedom: float, samples: float) -> Metric:
+        """From a scatter `[M, M]` of these samples, which is overwritten, with a prior of so many samples."""
+        deviation = (samples * prior_variances(totals, levels)).sqrt()
+        largest = float((totals.gram.diagonal() / deviation.square()).max())
         scatter.div_(deviation).div_(deviation.unsqueeze(1))
         scatter.diagonal().add_(1)
         if freedom < DOUBLE:
             scatter = scatter.float()
-        return cls(factor(scatter), deviation.to(scatter), freedom + samples)
+        return cls(factor(scatter, largest), deviation.to(scatter), freedom + samples)
 
     def solve(self, x: Tensor) -> Tensor:
         """Σ⁻¹x for each row of `[R, M]`."""
@@ -73,7 +75,7 @@ class Gaussian:
         seen, means = totals.counts > 0, class_means(totals.sums, totals.counts)
         freedom = float(totals.counts.sum() - seen.sum())
         scatter = torch.addmm(totals.gram, means.T, totals.counts.unsqueeze(1) * means, alpha=-1)
-        metric = Metric.of(scatter, prior_variances(totals, levels), freedom, samples)
+        metric = Metric.of(totals, scatter, levels, freedom, samples)
         centre = means[seen].mean(0).to(metric.lower)
         apart = (means.to(centre) - centre) * seen.unsqueeze(1)
         solved = metric.solve(apart)
@@ -103,7 +105,7 @@ class Familiarity:
         mean = totals.sums.sum(0) / count
         scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count))
         freedom = float(count - gaussian.seen.sum())  # as for Σ: where no sample was, both metrics are the same
-        overall = Metric.of(scatter, prior_variances(totals, levels), freedom, samples)
+        overall = Metric.of(totals, scatter, levels, freedom, samples)
         return cls(gaussian, overall, mean.to(overall.lower))
 
     def of_features(self, features: Tensor) -> Tensor:

@@ -200,6 +200,9 @@ class PROLPlus(Learner):
         return Gaussian.of(self.moments.totals(), self.levels, self.options.prior_samples)
 
     def _head(self) -> SolvedHead:
+        counts = self.moments.counts.rows
+        if not bool(counts.any()):  # all that was learnt is removed: rounding is left of it
+            return SolvedHead(self.moments.sums.rows.new_zeros(len(counts), self.widths.all), None, counts > 0)
         return self.latest(self._gaussian).head()
 
     def _familiarity(self) -> Familiarity:
@@ -218,7 +221,9 @@ class PROLPlus(Learner):
         self.moments.add(self._embed(self.scale.apply(encoded)), rows, times=-1)
         self.seen -= len(rows)
         traces = ["the scale of the features was taken from the first chunk"]
-        return [*traces, "the LayerNorms were tuned in the first task"] if self.options.adapt_steps else traces
+        if self.options.adapt_steps:
+            traces += ["the LayerNorms were tuned in the first task; sums hold its images as the network then saw them"]
+        return traces
 
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:
         values["seen"] -= self.moments.remove_class(tensors, row)
