@@ -58,7 +58,7 @@ _PROL = (
     "thaw_heads=true tune_norms=false scalers=false generator=false"
 )
 _PROL_PLUS = (
-    "features=50 features=0 blocks=2 frequency=1.5 own=0 own=8 trust=5 ease=0.5 penalty=0.1 draw_in=false "
+    "features=50 features=0 blocks=2 frequency=1.5 "
     "adapt_steps=0 adapt_steps=5 adapt_lr=0.01 carry=false input_range=unit crop_pct=0.7"
 )
 
