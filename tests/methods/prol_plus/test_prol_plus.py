@@ -210,3 +210,22 @@ def test_learners_merged_are_one_that_learnt_all(tiny: ViT) -> None:
     assert merged.class_counts().tolist() == whole.class_counts().tolist()
     torch.testing.assert_close(merged.predict(TEST), whole.predict(TEST), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(merged.familiarity(TEST), whole.familiarity(TEST), rtol=1e-3, atol=1e-3)
+
+
+def test_a_state_before_anything_was_learnt_opens_whatever_its_widths_were(tiny: ViT) -> None:
+    """Version 0.1 divided the same budget otherwise."""
+    old, new = make(tiny, features=30, pooled=False), make(tiny)
+    old.boundary([0, 1])
+    new.load_state(*old.state())
+    assert torch.equal(new.predict(TEST), torch.full((6, 2), -torch.inf))
+    new.learn(IMAGES[:10], KINDS[:10])
+    assert new.moments.totals().sums.shape == (3, 3 * tiny.width + 20)
+    assert new.predict(TEST).isfinite().all()
+
+
+def test_a_state_without_the_pooled_feature_opens_with_the_features_that_it_has(tiny: ViT) -> None:
+    old, new = taught_plainly(tiny, list(range(20)), [0, 20], pooled=False, features=30, blocks=2), make(tiny)
+    new.load_state(*old.state())
+    assert (new.options.pooled, new.options.features, new.options.blocks) == (False, 30, 2)
+    assert torch.equal(new.predict(TEST), old.predict(TEST))
+    assert same_state(new.clone(), old)
