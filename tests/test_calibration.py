@@ -51,7 +51,7 @@ def test_classes_that_are_not_known_or_not_learnt_take_no_part() -> None:
     alone, beside = (observe(some, rows, known, 1.0, None) for some in (scores, extended))
     assert alone is not None
     assert beside is not None
-    torch.testing.assert_close(alone.losses, beside.losses)
+    assert alone.losses == pytest.approx(beside.losses)
     half = torch.arange(50) < 25
     some = observe(scores, torch.where(half, rows, -1), half, 1.0, None)
     assert some is not None
@@ -154,6 +154,18 @@ def test_it_classifies(tiny: ViT) -> None:
     assert found.unknown.shape == (4,)
     with pytest.raises(ValueError, match="nothing was learnt yet"):
         prol.create("ncm", tiny).classify(pictures([0]))
+
+
+def test_a_share_of_known_images_is_called_unknown_and_others_always() -> None:
+    random = torch.Generator().manual_seed(0)
+    usual, calibration = torch.randn(2000, generator=random) * 3 + 5, Calibration(State())
+    scores, rows = noisy_scores(2000, 3, 1.0)
+    assert calibration.unknown(usual) is None
+    calibration.learnt(2000, observe(scores, rows, torch.ones(2000, dtype=torch.bool), 1.0, usual))
+    found = calibration.unknown(torch.cat([usual, torch.tensor([-20.0])]))
+    assert found is not None
+    assert float((found[:-1] > 0.95).float().mean()) == pytest.approx(0.05, abs=0.015)
+    assert found[-1] > 0.999
 
 
 def test_factors_reach_from_sharp_to_flat() -> None:

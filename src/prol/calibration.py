@@ -8,16 +8,13 @@ with the least loss, drawn towards a prior one while there are few such predicti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.novelty import Novelty
 from prol.state import State
 
 FACTORS = tuple(2 ** (third / 3) for third in range(-15, 16))
@@ -28,45 +25,41 @@ REMEMBERED = 0.95
 """Weight of earlier predictions when new ones are added: the learner has changed since."""
 PRIOR_DEVIATION = 0.3
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
+ENOUGH = 20.0
+"""Images of known classes that must be observed before any is called unknown."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What predictions for a chunk show: the log `losses` `[F]` of `count` images at each factor, the summed `spread`
-    of their scores, and the `familiarity` `[N]` of all images, whose classes were `known` `[N]` or not."""
+    """Sums over `count` images of known classes, predicted before they were learnt.
 
-    losses: Tensor
+    The log `losses` at each factor, the `spread` of their scores, and their `familiarity`: its values and squares.
+    """
+
+    losses: tuple[float, ...]
     count: int
     spread: float
-    familiarity: Tensor | None
-    known: Tensor
+    familiarity: tuple[float, float] | None
 
 
 class Calibration:
-    """Sums from which a learner's temperature and its scale of novelty follow.
+    """Sums from which a learner's temperature follows, and what familiarity is usual.
 
-    They are values of the state: saved, restored and, but for novelty, added up when learners are merged.
+    They are values of the state: saved, restored, and added up when learners are merged.
     """
 
     def __init__(self, state: State) -> None:
         self.losses = [0.0] * len(FACTORS)
         self.count, self.spread, self.images, self.next = 0.0, 0.0, 0, 1
-        self.novelty = Novelty()
+        self.familiarity, self.familiarity_squares = 0.0, 0.0
         for place, factor in enumerate(FACTORS):
             read, load = partial(self.losses.__getitem__, place), partial(self.losses.__setitem__, place)
             state.value(f"losses/{factor:.3g}", read=read, load=load, merge="sum", later=True)
-        for name in ("count", "spread", "images"):
+        for name in ("count", "spread", "images", "familiarity", "familiarity_squares"):
             state.value(name, self, merge="sum", later=True)
         state.value("next", self, later=True)
-        state.value("novelty", read=self._read_novelty, load=self._load_novelty, later=True)
-
-    def _read_novelty(self) -> dict[str, Any]:
-        return self.novelty.state()
-
-    def _load_novelty(self, saved: Mapping[str, Any]) -> None:
-        self.novelty = Novelty.from_state(saved)
 
     @property
     def due(self) -> bool:
@@ -79,12 +72,25 @@ class Calibration:
         if observed is None:
             return
         self.next = max(self.images + 1, math.ceil(GROWTH * self.images))
-        for place, loss in enumerate(observed.losses.tolist()):
+        for place, loss in enumerate(observed.losses):
             self.losses[place] = REMEMBERED * self.losses[place] + loss
         self.count = REMEMBERED * self.count + observed.count
         self.spread = REMEMBERED * self.spread + observed.spread
-        if observed.familiarity is not None:
-            self.novelty.observe(observed.familiarity, observed.known)
+        values, squares = observed.familiarity or (0.0, 0.0)
+        self.familiarity = REMEMBERED * self.familiarity + values
+        self.familiarity_squares = REMEMBERED * self.familiarity_squares + squares
+
+    def unknown(self, familiarity: Tensor) -> Tensor | None:
+        """The share of images of known classes that are more familiar, `[N]`; None until enough were observed.
+
+        It takes their familiarity to be normally distributed.
+        """
+        if self.count < ENOUGH or not self.familiarity_squares:
+            return None
+        mean = self.familiarity / self.count
+        deviation = math.sqrt(max(self.familiarity_squares / self.count - mean**2, 1e-12))
+        share: Tensor = torch.special.ndtr((mean - familiarity.double()) / deviation)
+        return share.float()
 
     def notes(self) -> list[str]:
         """What removing a class, or unlearning images, leaves here."""
@@ -127,8 +133,12 @@ def observe(
     if not len(some):
         return None
     unit = prior or _mean_spread(some)
-    losses = torch.stack([F.cross_entropy(some / (unit * factor), right, reduction="sum") for factor in FACTORS])
-    return Observation(losses, len(some), len(some) * _mean_spread(some), familiarity, known)
+    losses = [float(F.cross_entropy(some / (unit * factor), right, reduction="sum")) for factor in FACTORS]
+    sums = None
+    if familiarity is not None:
+        usual = familiarity[fair].double()
+        sums = float(usual.sum()), float(usual.square().sum())
+    return Observation(tuple(losses), len(some), len(some) * _mean_spread(some), sums)
 
 
 def probabilities(scores: Tensor, temperature: float) -> Tensor:

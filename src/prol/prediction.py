@@ -159,7 +159,7 @@ class Predictor(Model):
         scores, familiarity = self.predict_with_familiarity(images)
         if not self.classes or not bool(scores.isfinite().any()):
             raise ValueError("nothing was learnt yet, so there is nothing to predict: call learn first")
-        unknown = None if familiarity is None else self.calibration.novelty.unknown(familiarity)
+        unknown = None if familiarity is None else self.calibration.unknown(familiarity)
         return Classification([self.classes[row] for row in scores.argmax(1).tolist()], self.probable(scores), unknown)
 
     def probable(self, scores: Tensor) -> Tensor:

@@ -168,7 +168,7 @@ class State:
         is_row: bool = False,
         later: bool = False,
     ) -> None:
-        """A JSON value: an attribute of `owner`, or what `read` returns; files of earlier versions lack `later` ones."""
+        """A JSON value: an attribute of `owner`, or what `read` returns; earlier versions did not save `later` ones."""
         at, holder = attribute or name, (lambda: None) if owner is None else ref(owner)
         get = weakly(read or (lambda: getattr(holder(), at)))
         put = weakly(load or (lambda value: setattr(holder(), at, value)))
