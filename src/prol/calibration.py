@@ -23,7 +23,7 @@ GROWTH = 1.35
 """A chunk is predicted before it is learnt whenever the images have become so many times as many."""
 REMEMBERED = 0.95
 """Weight of earlier predictions when new ones are added: the learner has changed since."""
-PRIOR_DEVIATION = 0.3
+PRIOR_DEVIATION = 0.2
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 ENOUGH = 20.0
 """Images of known classes that must be observed before any is called unknown."""
