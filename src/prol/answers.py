@@ -14,15 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A class, its raw score, and its probability: the softmax of the scores over all classes."""
+    """A class, its raw score, and its probability among all classes."""
 
     label: Label
     probability: float
     score: float
 
 
-def ranked(scores: Tensor, classes: Sequence[Label], top: int = 1) -> list[list[Answer]]:
+def ranked(
+    scores: Tensor, classes: Sequence[Label], top: int = 1, probabilities: Tensor | None = None
+) -> list[list[Answer]]:
     """The `top` predictions for each row of scores `[N, C]`, best first; of equal ones, the class seen earlier.
+
+    `probabilities` `[N, C]` are calibrated ones; the softmax of scores without them.
 
     A class of which nothing was learnt yet (score minus infinity) is never predicted.
 
@@ -36,10 +40,10 @@ def ranked(scores: Tensor, classes: Sequence[Label], top: int = 1) -> list[list[
         raise ValueError(f"{scores.shape[1]} scores for {len(classes)} classes: what was saved is inconsistent")
     if bool(scores.isnan().any() | scores.isposinf().any()):
         raise ValueError("some scores are not finite numbers: what was learnt is damaged")
-    probabilities = scores.double().softmax(dim=1).tolist()
+    probable = (scores.double().softmax(dim=1) if probabilities is None else probabilities).tolist()
     rows = scores.argsort(dim=1, descending=True, stable=True)[:, :top].tolist()
     values = scores.tolist()
     return [
-        [Answer(classes[row], probable[row], value[row]) for row in best if value[row] != float("-inf")]
-        for best, probable, value in zip(rows, probabilities, values, strict=True)
+        [Answer(classes[row], likely[row], value[row]) for row in best if value[row] != float("-inf")]
+        for best, likely, value in zip(rows, probable, values, strict=True)
     ]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prol.backbones.preprocess import training_input
 from prol.backbones.upload import upload
+from prol.calibration import Observation, observe
 from prol.classes import ELSEWHERE
 from prol.classes import Removal as Removal
 from prol.labels import Label, read_labels, require_distinct
@@ -69,6 +70,7 @@ class Learner(Predictor):
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
+        observed = self._foresee(pixels, names) if self.calibration.due else None
         random = self.random.get_state()
         if new:
             self.flush()
@@ -79,6 +81,7 @@ class Learner(Predictor):
             self.learn_pixels(pixels, torch.tensor([self.row_of[name] for name in names]))
             if record is not None:
                 self.flush()  # classes that came with an update that failed must go with it
+            self.calibration.learnt(len(names), observed)
         except Exception:
             self.random.set_state(random)
             if record is not None:
@@ -88,6 +91,15 @@ class Learner(Predictor):
         finally:
             self.stored.close()
             self._latest.clear()
+
+    def _foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
+        """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""
+        rows = torch.tensor([self.row_of.get(name, -1) for name in names])
+        try:
+            scores, familiarity = self.predict_with_familiarity(pixels)
+            return observe(scores, rows, rows >= 0, self.prior_temperature(), familiarity)
+        except (ValueError, RuntimeError):
+            return None
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
@@ -138,4 +150,4 @@ class Learner(Predictor):
             self._drop_row(*self.state(), self.contents(row), row)
         erased = [f"the features of {len(names)} images, from every sum and count they were in"]
         erased += [f"{len(gone)} classes of which no image is left"] if gone else []
-        return Removal(tuple(erased), (*traces, ELSEWHERE), not traces)
+        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)

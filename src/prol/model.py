@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
+from prol.calibration import Calibration
 from prol.classes import (
     AUGMENTED,
     ELSEWHERE,
@@ -63,6 +64,7 @@ class Model:
         self.stored = State(backbone.device)
         self._latest: dict[str, Any] = {}
         self.build(self.stored)
+        self.calibration = Calibration(self.stored.scope("calibration"))
         if getattr(options, "augment", "none") != "none":
             self.stored.trace(removed=AUGMENTED)
 
@@ -155,7 +157,11 @@ class Model:
         tensors, meta = self.state()
         said = contents.take_out(tensors, meta["method"], row)
         erased = self._drop_row(tensors, meta, contents, row)
-        return Removal((*erased, *[said] * bool(said)), (*contents.traces, ELSEWHERE), not contents.traces)
+        return Removal(
+            (*erased, *[said] * bool(said)),
+            (*contents.traces, *self.calibration.notes(), ELSEWHERE),
+            not contents.traces,
+        )
 
     def merge_classes(self, source: Label, into: Label) -> Removal:
         """What was learnt of `source` becomes part of `into`, and its row goes."""

@@ -28,6 +28,7 @@ from prol.tables import (
     Value,
     copy_into,
     get_value,
+    holds,
     is_under,
     join,
     put_value,
@@ -165,12 +166,13 @@ class State:
         merge: Merge = "keep",
         agree: str = "",
         is_row: bool = False,
+        later: bool = False,
     ) -> None:
-        """A JSON value: an attribute of `owner`, `name` by default, or what `read` returns and `load` takes."""
+        """A JSON value: an attribute of `owner`, or what `read` returns; earlier versions did not save `later` ones."""
         at, holder = attribute or name, (lambda: None) if owner is None else ref(owner)
         get = weakly(read or (lambda: getattr(holder(), at)))
         put = weakly(load or (lambda value: setattr(holder(), at, value)))
-        self.registry.values[self.prefix + name] = Value(get, put, merge, agree, is_row)
+        self.registry.values[self.prefix + name] = Value(get, put, merge, agree, is_row, later)
 
     def fields(self, owner: Any, *, rows: tuple[str, ...] = (), sums: tuple[str, ...] = ()) -> None:
         """All fields of a dataclass as values; `rows` are class rows, `sums` add up when learners are merged."""
@@ -282,7 +284,8 @@ class State:
         """Loads what `saved_tensors` and `saved_values` returned for so many classes."""
         self.registry.classes = classes
         self.registry.loads += 1
-        flat = {name: get_value(values, name) for name in self.registry.values}
+        declared = self.registry.values.items()
+        flat = {name: get_value(values, name) for name, value in declared if not value.later or holds(values, name)}
         self._load_values(flat)
         for entry in list(self.entries()):
             if entry.saved:

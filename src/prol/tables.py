@@ -166,6 +166,8 @@ class Value:
     agree: str = ""
     is_row: bool = False
     """Whether it is a class row, or a list of them, which moves when an earlier class is removed."""
+    later: bool = False
+    """Whether files of earlier versions lack it."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,15 @@ def get_value(values: Mapping[str, Any], name: str) -> Any:
     for part in name.split("/"):
         found = found[part]
     return found
+
+
+def holds(values: Mapping[str, Any], name: str) -> bool:
+    """Whether there is a value under a name with slashes."""
+    try:
+        get_value(values, name)
+    except KeyError:
+        return False
+    return True
 
 
 def put_value(values: dict[str, Any], name: str, value: Any) -> None:

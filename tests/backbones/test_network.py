@@ -228,6 +228,21 @@ def test_positions_are_resampled_and_all_other_weights_stay() -> None:
     assert other.features(noise(1, 3, 96, 96)).shape == (1, usual.width)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["swin_tiny_patch4_window7_224", "beit_base_patch16_224"])
+@torch.no_grad()
+def test_networks_that_are_built_anew_keep_every_weight_but_their_tables_of_positions(architecture: str) -> None:
+    usual, other = (open_backbone(f"{architecture}{size}@random", device="cpu") for size in ("", ":64px"))
+    assert isinstance(usual, Network)
+    assert isinstance(other, Network)
+    mine, theirs = other.model.state_dict(), usual.model.state_dict()
+    assert mine.keys() == theirs.keys()
+    differing = {name for name in mine if not torch.equal(mine[name], theirs[name])}
+    assert differing
+    assert all("relative_position_bias_table" in name for name in differing)
+    assert other.features(noise(1, 3, 64, 64)).isfinite().all()
+
+
 def test_the_usual_size_is_not_named() -> None:
     usual = open_backbone("builtin", shapes_only=True)
     assert open_backbone(f"builtin:{usual.preprocessing.size}px", shapes_only=True).name == usual.name

@@ -157,8 +157,9 @@ def test_methods_refuse_the_other_kind_of_network(method: str, small_resnet: Res
     if registry.method(method).from_scratch:
         with pytest.raises(ValueError, match=f"{method} trains a network from scratch and needs backbone resnet18_cif"):
             prol.create(method, tiny_vit())
-    elif method == "prol_plus" or registry.method(method).needs_blocks:
-        says = "reads the last blocks or stages" if method == "prol_plus" else "needs a ViT as backbone, got ResNet"
+    elif method in ("prol_plus", "layup") or registry.method(method).needs_blocks:
+        needs = "needs a ViT as backbone, got ResNet"
+        says = needs if registry.method(method).needs_blocks else "reads the last blocks or stages"
         with pytest.raises(ValueError, match=f"method {method} {says}"):
             prol.create(method, small_resnet)
     else:  # these take features as they come, of any network

@@ -111,16 +111,17 @@ def test_an_artifact_that_cannot_be_trusted_is_refused_in_one_line(
         ("vit_tiny_patch16_224@weights.safetensors", "which is not here"),
         ("vit_tiny_patch16_224@../../etc/passwd", "which is not here"),
         ("vit_tiny_patch16_224@/nowhere/weights.safetensors", "which is not here"),
-        ("vit_tiny_patch16_224@PICKLE", "is not a safetensors file or is damaged"),
+        ("vit_tiny_patch16_224@PICKLE", "as .safetensors where you trust it"),
         ("vit_tiny_patch16_224@random:evil", "whole number as seed"),
         ("local-dir:/tmp", "is not known to timm"),
-        ("hf-hub:somebody/something", "is not known to timm"),
+        ("hf-hub:somebody/something", "is not in the hub cache"),
         ("/tmp/evil.py", "is not known to timm"),
     ],
 )
 def test_weights_are_opened_by_known_names_and_as_safetensors_only(
-    saved: Path, tmp_path: Path, name: str, message: str
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     mark, weights = tmp_path / "mark", tmp_path / "weights.pt"
     weights.write_bytes(pickle.dumps(WritesAFile(mark)))
     change_meta(saved, backbone={"name": name.replace("PICKLE", str(weights)), "sha256": file_sha256(weights)})

@@ -28,7 +28,6 @@ from prol.backbones.timm_models import (
     read_weights,
     resized,
     sizes_in,
-    without_classifier,
 )
 from prol.backbones.vit import ViT, not_plain
 
@@ -175,7 +174,6 @@ def _random(architecture: str, source: str, shapes_only: bool) -> tuple[nn.Modul
 def _from_file(architecture: str, path: Path, shapes_only: bool = False) -> tuple[nn.Module, str]:
     """A model with the weights of a file; its classifier, if any, is not loaded."""
     weights, model = read_weights(path), create(architecture, device="meta")  # weights drawn for it would be discarded
-    weights = without_classifier(model, weights)
     sizes = sizes_in(model, weights)
     if sizes:
         model = create(architecture, device="meta", **sizes)

@@ -6,7 +6,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from math import isqrt
 from pathlib import Path
@@ -108,7 +108,10 @@ def resized(model: Any, architecture: str, size: int) -> nn.Module:
     device = str(next(model.parameters()).device)
     other = create(architecture, device=device, img_size=size)
     if device != "meta":
-        other.load_state_dict(_converted(other, model.state_dict()))
+        # timm takes a Swin without classifier for one of an older naming.
+        classifier = {f"{part}.weight": torch.empty(0) for part in _classifier(model)}
+        weights = _converted(other, model.state_dict() | classifier)
+        other.load_state_dict(without_classifier(other, weights))
     return other
 
 
@@ -141,9 +144,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def without_classifier(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    parts = tuple(f"{part}." for part in (*_classifier(model), "head_dist"))
+    return {name: tensor for name, tensor in weights.items() if not name.startswith(parts)}
+
+
+def _classifier(model: Any) -> tuple[str, ...]:
     named = (getattr(model, "pretrained_cfg", None) or {}).get("classifier") or ()
-    parts = tuple(f"{part}." for part in ((named,) if isinstance(named, str) else named))
-    return {name: tensor for name, tensor in weights.items() if not name.startswith((*parts, "head_dist."))}
+    return (named,) if isinstance(named, str) else tuple(named)
 
 
 def sizes_in(model: Any, weights: Mapping[str, Tensor]) -> dict[str, int]:
@@ -158,14 +165,11 @@ def sizes_in(model: Any, weights: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def fitted(model: nn.Module, weights: dict[str, Tensor], path: Path, name: str) -> dict[str, Tensor]:
-    """The weights under the network's names, converted as timm converts published ones where they are others."""
-    wanted = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
-    found = weights
-    if _shapes(weights) != wanted:
-        try:
+    """Weights without classifier, converted as timm converts published ones where they do not fit as they are."""
+    wanted, found = _shapes(model.state_dict()), without_classifier(model, weights)
+    if _shapes(found) != wanted:
+        with suppress(Exception):  # timm's conversions fail in any way on a file of another network
             found = without_classifier(model, _converted(model, weights))
-        except Exception:  # timm's conversions fail in any way on a file of another network
-            found = weights
     shapes = _shapes(found)
     odd = sorted(key for key in wanted.keys() | shapes.keys() if wanted.get(key) != shapes.get(key))
     if odd:

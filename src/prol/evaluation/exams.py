@@ -131,7 +131,7 @@ class Examiner:
         """Which scores `[N, C]` are highest for the class of `labels` `[N]`, and how probable the highest is."""
         if 0 in scores.shape:
             return np.zeros(len(labels), dtype=bool), np.zeros(len(labels))
-        confidence, rows = scores.double().softmax(dim=1).max(dim=1)
+        confidence = self.learner.probable(scores).amax(dim=1)
         rows = scores.argmax(dim=1)  # rounding may make two probabilities equal where the scores are not
         named = [self.learner.classes[row] for row in rows.tolist()]
         right = [name == self.dataset.class_names[label] for name, label in zip(named, labels, strict=True)]

@@ -118,14 +118,14 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
             self.learner.learn([image for image, _ in chunk], [label for _, label in chunk])
 
     def predict_proba_one(self, x: Any, **_: Any) -> dict[Label, float]:
-        """The softmax of the learner's scores, classes in the order of arrival; empty before the first."""
+        """Calibrated probabilities, classes in the order of arrival; empty before the first."""
         [probabilities] = self.predict_proba_many([x])
         return probabilities
 
     def predict_proba_many(self, X: Any) -> list[dict[Label, float]]:
         """The same for each image of a batch."""
-        classes = self.learner.classes
-        found = ranked(self.learner.predict(X), classes, max(1, len(classes)))
+        classes, scores = self.learner.classes, self.learner.predict(X)
+        found = ranked(scores, classes, max(1, len(classes)), self.learner.probable(scores))
         by_label = [{one.label: one.probability for one in predictions} for predictions in found]
         return [{label: each[label] for label in classes if label in each} for each in by_label]
 

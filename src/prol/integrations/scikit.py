@@ -60,7 +60,7 @@ class PROLClassifier(_SortedClassifier):
     Images are a uint8 array `[N, H, W, 3]`, or a list of PIL images or arrays of any sizes; labels are text or whole
     numbers. One call of `fit` or `partial_fit` is one pass over its images in the given order, in chunks, each of which
     is one step of the learner. Images are checked before the first step: a call that is refused changes nothing.
-    `predict_proba` is only as calibrated as the scores of the method.
+    `predict_proba` is calibrated on predictions made before learning.
 
     Parameters
     ----------
@@ -146,6 +146,11 @@ class PROLClassifier(_SortedClassifier):
     def learner_(self) -> Learner:
         check_is_fitted(self)
         return self._stored.open(self._recipe())
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Calibrated probabilities `[N, C]`, in the order of `classes_`."""
+        scores = torch.from_numpy(self._scores(X))
+        return np.asarray(self.learner_.probable(scores).numpy())
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         learner = self.learner_

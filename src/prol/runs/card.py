@@ -165,7 +165,7 @@ def _limits(pixels: int, terms: WeightsTerms, from_scratch: bool) -> str:
     return (
         "## Limits\n\n"
         "- It predicts one of its classes whatever an image shows: unknown classes are not rejected.\n"
-        "- Probabilities are the softmax of its scores over its classes: they rank, but are not calibrated.\n"
+        "- Probabilities are calibrated on predictions made before learning; they hold for images like those learnt.\n"
         f"- It sees the middle square of an image, at {pixels} x {pixels} pixels.\n{weights}"
     )
 

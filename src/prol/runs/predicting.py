@@ -43,7 +43,8 @@ def predict_files(
     parts = np.array_split(np.arange(len(images)), range(learner.predict_batch, len(images), learner.predict_batch))
     for loaded in prefetched(files, parts, workers):
         if loaded.images:
-            found = ranked(learner.predict(loaded.images), learner.classes, top)
+            scores = learner.predict(loaded.images)
+            found = ranked(scores, learner.classes, top, learner.probable(scores))
             if not all(found):
                 raise ValueError("the learner has learnt nothing yet: it cannot predict")
             yield from (ImagePredictions(images[i], best) for i, best in zip(loaded.indices, found, strict=True))

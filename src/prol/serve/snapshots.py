@@ -47,7 +47,7 @@ class Snapshot:
 
     def predict(self, images: Sequence[Pixels], top: int) -> list[ImagePrediction]:
         scores, familiarity = self._learner.predict_with_familiarity(list(images))
-        labels = ranked(scores, self._learner.classes, top)
+        labels = ranked(scores, self._learner.classes, top, self._learner.probable(scores))
         unknown = None if familiarity is None else self._novelty.unknown(familiarity)
         nothing = [None] * len(images)
         rows = (nothing if values is None else values.tolist() for values in (familiarity, unknown))

@@ -87,8 +87,9 @@ def test_it_stores_an_inverse_and_no_sample(tiny: ViT) -> None:
 
 def test_of_a_backbone_without_class_tokens_it_takes_the_pooled_feature(small_resnet: ResNet) -> None:
     images = IMAGES[:2]
-    inputs = evaluation_input(small_resnet.read(images), small_resnet.preprocessing, small_resnet.device, torch.float32)
-    assert torch.equal(prol.create("foal", small_resnet).encode_images(images), small_resnet.features(inputs))
+    b = small_resnet
+    inputs = evaluation_input(b.read(images), b.preprocessing, b.device, b.dtype)
+    torch.testing.assert_close(prol.create("foal", b).encode_images(images), b.features(inputs))
 
 
 @pytest.mark.parametrize(
