@@ -22,7 +22,7 @@ from prol.methods.closed_form.moments import Moments
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead
 from prol.methods.prol_plus.block_features import Scale, require_usable, usable
-from prol.methods.prol_plus.gaussian import Familiarity, Gaussian
+from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, prior_temperature
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
 
@@ -190,6 +190,9 @@ class PROLPlus(Learner):
             return torch.full((len(encoded), len(self.classes)), -torch.inf, device=self.backbone.device)
         linear = self.scale.apply(encoded)
         return self.latest(self._head).scores(self._embed(linear))
+
+    def prior_temperature(self) -> float:
+        return prior_temperature(self.moments.counts.rows)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         if self.scale is None or not bool(self.moments.counts.rows.any()):
