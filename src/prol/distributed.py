@@ -87,14 +87,14 @@ def _outline(sums: Sums, random: torch.Tensor) -> tuple[Sums, torch.Tensor]:
         for tensors in (sums.tables, sums.totals)
     )
     rest = {name: tensor.detach().cpu().clone() for name, tensor in sums.rest[0].items()}
-    return Sums(tables, totals, rest=(rest, deepcopy(dict(sums.rest[1]))), narrowing=sums.narrowing), random
+    return Sums(tables, totals, rest=(rest, deepcopy(dict(sums.rest[1])))), random
 
 
 def _nothing(
     name: str, total: bool, shapes: Mapping[str, tuple[int, ...]], plan: Agreement, device: torch.device
 ) -> torch.Tensor:
     """The zeros that a process without any image adds."""
-    shape = (plan.widths[name],) if name in plan.widths else shapes[name]
+    shape = shapes[name]
     return torch.zeros(shape if total else (len(plan.classes), *shape), dtype=torch.float64, device=device)
 
 

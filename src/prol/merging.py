@@ -39,8 +39,6 @@ class Sums:
     """What must be equal, by its description: sums under other values could not be added."""
     rest: tuple[Mapping[str, Tensor], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
     """The rest of the state, tensors and JSON, which is copied from one of the learners."""
-    narrowing: tuple[str, ...] = ()
-    """Tables `[C, K]` that lose their last columns as classes are added: the narrowest of them decides."""
 
     def together(self) -> dict[str, Tensor]:
         """All tensors of the state under their names."""
@@ -64,8 +62,6 @@ class Terms:
     counts: list[int]
     agreed: Mapping[str, Any]
     numbers: Mapping[str, int]
-    widths: Mapping[str, int]
-    """Columns of tables that may be narrower."""
     shapes: Mapping[str, tuple[int, ...]]
     """Of everything that is added up; of tables without their first axis."""
 
@@ -76,12 +72,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How sums are merged: all classes, which learner supplies what is not a sum, and how wide tables are."""
+    """How sums are merged: all classes, and which learner supplies what is not a sum."""
 
     classes: list[Label]
     leader: int
     numbers: dict[str, int]
-    widths: dict[str, int]
 
 
 def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
@@ -141,11 +136,10 @@ def terms_of(learner: Learner, sums: Sums | None) -> Terms:
     }
     numbers = [] if counts is None else [round(count) for count in counts.tolist()]
     if sums is None:
-        return Terms(settings, list(learner.classes), numbers, {}, {}, {}, {})
-    shapes = {name: tuple(t.shape[1:]) for name, t in sums.tables.items() if name not in sums.narrowing}
+        return Terms(settings, list(learner.classes), numbers, {}, {}, {})
+    shapes = {name: tuple(t.shape[1:]) for name, t in sums.tables.items()}
     shapes |= {name: tuple(t.shape) for name, t in sums.totals.items()}
-    widths = {name: sums.tables[name].shape[1] for name in sums.narrowing}
-    return Terms(settings, list(learner.classes), numbers, sums.agreed, sums.numbers, widths, shapes)
+    return Terms(settings, list(learner.classes), numbers, sums.agreed, sums.numbers, shapes)
 
 
 def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
@@ -164,14 +158,12 @@ def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
     for number, one in enumerate(terms if base is not None else []):
         assert base is not None
         _require_from_base(number, one, base)
-    known = [*(terms[number] for number in nonempty), *([] if base is None else [base])]
     numbers = {
         name: sum(terms[number].numbers[name] for number in nonempty)
         - (0 if base is None else (len(nonempty) - 1) * base.numbers[name])
         for name in first.numbers
     }
-    widths = {name: min(one.widths[name] for one in known) for name in first.widths}
-    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), nonempty[0], numbers, widths)
+    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), nonempty[0], numbers)
 
 
 def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreement) -> Tensor:
@@ -179,8 +171,6 @@ def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreemen
     if name in sums.totals:
         return sums.totals[name].to(torch.float64, copy=True)
     table = sums.tables[name]
-    if name in plan.widths:
-        table = table[:, : plan.widths[name]]
     row_of = {label: row for row, label in enumerate(plan.classes)}
     return placed(table, torch.tensor([row_of[label] for label in classes], dtype=torch.int64), len(plan.classes))
 
@@ -252,7 +242,7 @@ def declared_sums(state: State) -> Sums:
     agreed = {value.agree: value.read() for value in values.values() if value.agree}
     agreed |= {words: fingerprint(found) for words, found in alike.items()}
     rest = {name: t for name, t in state.saved_tensors().items() if name not in tables and name not in totals}
-    return Sums(tables, totals, numbers, agreed, (rest, state.saved_values()), state.registry.merging.narrowing)
+    return Sums(tables, totals, numbers, agreed, (rest, state.saved_values()))
 
 
 def placed(table: Tensor, rows: Tensor, classes: int) -> Tensor:

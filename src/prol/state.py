@@ -223,19 +223,17 @@ class State:
         require: Callable[[], None] | None = None,
         give: Callable[[Any], Any] | None = None,
         take: Callable[[Tensors, dict[str, Any], int], Tensors] | None = None,
-        narrowing: tuple[str, ...] = (),
     ) -> None:
         """What `prol.merge` needs besides how each entry merges.
 
         `require` raises a ValueError where learners cannot be merged. `give` turns the declared `prol.merging.Sums`
         into those that add up; `take(tensors, values, classes)` turns what was added up into the tensors that are
-        loaded. Tables in `narrowing` lose their last columns as classes are added.
+        loaded.
         """
         merging = self.registry.merging
         merging.requirements += [] if require is None else [weakly(require)]
         merging.give = merging.give if give is None else weakly(give)
         merging.take = merging.take if take is None else weakly(take)
-        merging.narrowing += narrowing
 
     def first_moment_at(self, row: Callable[[], int]) -> None:
         """The class row at which the moments stored for a window of a table begin."""

@@ -189,7 +189,6 @@ class Merging:
     requirements: list[Callable[[], None]] = field(default_factory=list)
     give: Callable[[Any], Any] | None = None
     take: Callable[[Tensors, dict[str, Any], int], Tensors] | None = None
-    narrowing: tuple[str, ...] = ()
 
 
 @dataclass
