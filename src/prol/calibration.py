@@ -96,11 +96,11 @@ class Calibration:
         """What removing a class, or unlearning images, leaves here."""
         return ["the temperature of probabilities was fitted on all that was seen"] if self.count else []
 
-    def temperature(self, prior: float | None, scores: Tensor) -> float:
-        """What scores are divided by. `prior` is the method's own; without one, the spread of scores is the unit."""
-        unit = prior
-        if unit is None:
-            unit = self.spread / self.count if self.count else _mean_spread(scores)
+    def temperature(self, prior: float | None, scores: Tensor) -> Tensor:
+        """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
+        unit = scores.new_full((len(scores), 1), prior or 0.0, dtype=torch.float64)
+        if prior is None:
+            unit = unit + self.spread / self.count if self.count else _spread(scores).unsqueeze(1)
         return unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)
 
     def _factor(self, deviation: float) -> float:
@@ -132,25 +132,25 @@ def observe(
     some, right = scores[fair][:, seen], places[rows[fair]]
     if not len(some):
         return None
-    unit = prior or _mean_spread(some)
+    spread = _spread(some)
+    unit = prior or float(spread.mean())
     losses = [float(F.cross_entropy(some / (unit * factor), right, reduction="sum")) for factor in FACTORS]
     sums = None
     if familiarity is not None:
         usual = familiarity[fair].double()
         sums = float(usual.sum()), float(usual.square().sum())
-    return Observation(tuple(losses), len(some), len(some) * _mean_spread(some), sums)
+    return Observation(tuple(losses), len(some), float(spread.sum()), sums)
 
 
-def probabilities(scores: Tensor, temperature: float) -> Tensor:
+def probabilities(scores: Tensor, temperature: Tensor | float) -> Tensor:
     """The softmax of scores `[N, C]` over the temperature, float64; 0 for a class of which nothing was learnt."""
     return (scores.double() / temperature).softmax(dim=1).nan_to_num(0.0)
 
 
-def _mean_spread(scores: Tensor) -> float:
-    """The mean over images of the standard deviation of their finite scores; 1 where there is none."""
+def _spread(scores: Tensor) -> Tensor:
+    """The standard deviation of each image's finite scores, `[N]`; 1 where they do not differ."""
     finite = scores.isfinite()
     values, counts = scores.double().where(finite, 0.0), finite.sum(1).clamp(min=1)
     mean = values.sum(1) / counts
-    squares = ((values - mean.unsqueeze(1)).square() * finite).sum(1) / counts
-    spread = float(squares.sqrt().mean()) if len(scores) else 0.0
-    return spread if spread > 0 and math.isfinite(spread) else 1.0
+    found = (((values - mean.unsqueeze(1)).square() * finite).sum(1) / counts).sqrt()
+    return found.where(found > 0, 1.0)

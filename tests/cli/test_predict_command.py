@@ -51,10 +51,10 @@ def test_json_and_csv_hold_the_library_s_own_answers_and_nothing_else(predict, l
         f"photos/more/{n}.png" for n in range(3, ASKED)
     ]
     scores = learner.predict(make_images(ASKED, 9))
-    for one, row in zip(answered, scores, strict=True):
+    for one, row, probable in zip(answered, scores, learner.probable(scores), strict=True):
         best = row.argsort(descending=True)[:2].tolist()
         assert [answer["label"] for answer in one["answers"]] == [learner.classes[column] for column in best]
-        expected = row.double().softmax(0)[best].tolist()
+        expected = probable[best].tolist()
         assert np.allclose([answer["probability"] for answer in one["answers"]], expected, atol=1e-6)
     table = predict("model", "photos", "--format", "csv", "--top", "2")
     rows = list(csv.DictReader(io.StringIO(table.out)))

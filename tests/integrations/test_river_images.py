@@ -52,8 +52,8 @@ def test_an_image_is_a_step_and_none_is_stored(small_vit: str, method: str, opti
     assert model.waiting == 0
     assert same_state(model.learner, learner)
     scores = learner.predict(IMAGES)
-    for image, row in zip(IMAGES, scores, strict=True):
-        expected = dict(zip(learner.classes, row.double().softmax(0).tolist(), strict=True))
+    for image, row, probable in zip(IMAGES, scores, learner.probable(scores), strict=True):
+        expected = dict(zip(learner.classes, probable.tolist(), strict=True))
         assert model.predict_proba_one(image) == pytest.approx(expected, rel=1e-5)
         assert model.predict_one(image) == learner.classes[int(row.argmax())]
     assert model.predict_many(IMAGES) == [model.predict_one(image) for image in IMAGES]

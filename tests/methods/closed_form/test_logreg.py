@@ -101,6 +101,7 @@ def test_it_is_fitted_once_until_something_is_learnt(tiny: ViT, monkeypatch: pyt
     fits, fit = [], logreg.fitted
     monkeypatch.setattr(logreg, "fitted", lambda *given: (fits.append(len(given[0])), fit(*given))[1])
     learner = prol.create("logreg", tiny)
+    learner.calibration.next = 10**9  # no chunk is predicted before it is learnt
     learner.learn(IMAGES[:4], KINDS[:4])
     learner.learn(IMAGES[4:8], KINDS[4:8])
     assert fits == []

@@ -37,6 +37,7 @@ class Stream:
         learner = prol.create(method, network, **options)
         assert isinstance(learner, ReplayLearner)
         self.learner, self.seed = learner, 0
+        learner.calibration.next = 10**9  # a prediction before learning would find the loss at once
         learner.take_step._watch = LateWatch(0.1)
         self.label_of: dict[bytes, int] = {}
         self.learnt: Counter[int] = Counter()
