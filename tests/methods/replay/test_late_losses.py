@@ -127,6 +127,7 @@ def test_two_bad_steps_in_a_row_are_both_told_and_both_undone(small_resnet: ResN
 def test_a_good_step_found_late_is_the_step_found_at_once(small_resnet: ResNet) -> None:
     late = Stream("derpp", small_resnet, 6)
     at_once = prol.create("derpp", small_resnet, **METHODS["derpp"][1] | {"memory": 6})
+    at_once.calibration.next = late.learner.calibration.next
     at_once.learn(pictures(KINDS, 1), KINDS)
     for kinds in ([0, 1], [2, 2, 1], [0]):
         late.teach(kinds)
