@@ -1,6 +1,6 @@
 """The time of `prol run` alone, beside a busy loop, and beside a second run that starts at the same moment.
 
-    python benchmarks/neighbours.py --out results/speed/cpu_neighbours.json
+    python benchmarks/neighbours.py --out results/neighbours/cpu.json
 
 Whole commands are timed, in turns; nothing else should be running. The environment reaches the runs: what threads cost
 that spin while they wait shows `GOMP_SPINCOUNT=300000 python benchmarks/neighbours.py --threads 2`, libgomp's default.
