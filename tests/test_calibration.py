@@ -172,3 +172,17 @@ def test_factors_reach_from_sharp_to_flat() -> None:
     assert FACTORS[0] == pytest.approx(1 / 32)
     assert FACTORS[-1] == pytest.approx(32)
     assert FACTORS[len(FACTORS) // 2] == 1
+
+
+def test_without_a_known_class_in_the_chunk_nothing_is_predicted(tiny: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = learner_of(tiny)
+    learner.calibration.next = 0
+    asked: list[int] = []
+    real = learner.predict_with_familiarity
+    monkeypatch.setattr(
+        learner, "predict_with_familiarity", lambda images: (asked.append(len(images)), real(images))[1]
+    )
+    learner.learn(pictures([3, 4]), [3, 4])
+    assert asked == []
+    learner.learn(pictures([3, 5]), [3, 5])
+    assert asked == [2]

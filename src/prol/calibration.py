@@ -25,10 +25,10 @@ REMEMBERED = 0.95
 """Weight of earlier predictions when new ones are added: the learner has changed since."""
 PRIOR_DEVIATION = 0.2
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
-ENOUGH = 20.0
-"""Images of known classes that must be observed before any is called unknown."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
+ENOUGH = 20.0
+"""Images of known classes that must be observed before any is called unknown."""
 
 
 @dataclass(frozen=True)

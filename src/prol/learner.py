@@ -95,6 +95,8 @@ class Learner(Predictor):
     def _foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
         """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""
         rows = torch.tensor([self.row_of.get(name, -1) for name in names])
+        if len(self.classes) < 2 or not bool((rows >= 0).any()):
+            return None  # nothing to compare: no prediction is computed, which a method may have to solve for
         self.flush()  # an error of an earlier update is no error of this prediction
         try:
             scores, familiarity = self.predict_with_familiarity(pixels)
