@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.backbones import Encoded, ViT
-from prol.methods.prol_plus.block_features import (
-    FEW,
-    LARGEST,
-    PRIOR,
-    Scale,
-    require_usable,
-    usable,
-)
+from prol.methods.closed_form.moments import LARGEST, require_usable, usable
+from prol.methods.prol_plus.block_features import FEW, PRIOR, Scale
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from prol.engine.similarity import unit
 from prol.learner import Learner
+from prol.methods.closed_form.moments import require_usable
 from prol.methods.closed_form.recollection import NOT_FOUND, NOT_SUMS, EveryFeature
 from prol.methods.options import InputOptions
-from prol.methods.prol_plus.block_features import require_usable
 from prol.options import Count
 from prol.state import State
 

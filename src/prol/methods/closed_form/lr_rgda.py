@@ -11,10 +11,9 @@ from torch import Tensor
 from prol.learner import Learner
 from prol.methods.closed_form.class_removal import TAKEN
 from prol.methods.closed_form.familiarity import RelativeDistance
-from prol.methods.closed_form.moments import Moments
+from prol.methods.closed_form.moments import Moments, require_usable
 from prol.methods.closed_form.solvers import class_means, factor, within_classes
 from prol.methods.options import InputOptions
-from prol.methods.prol_plus.block_features import require_usable
 from prol.options import Count, NotNegative, Positive
 from prol.state import State
 

@@ -16,6 +16,8 @@ BLOCK = 1024
 COMPARED = 128
 """Samples of which each is compared with all others."""
 HELD_OUT_EVERY = 5
+LARGEST = 1e12
+"""Features beyond this are faulty, and their squares would soon overflow."""
 
 
 @dataclass(frozen=True)
@@ -177,3 +179,16 @@ class TwinMoments:
         for part in self.parts().values():
             part.clear()
         self.seen = 0
+
+
+def usable(features: Tensor) -> bool:
+    """Whether sums of squares of features can be added up: a NaN or infinity would stay in them."""
+    return bool((features.abs() < LARGEST).all())
+
+
+def require_usable(features: Tensor) -> None:
+    if not usable(features):
+        raise ValueError(
+            "the backbone returns values that are not finite for an image of this chunk, which is not learnt: "
+            "look at its weights and precision"
+        )

@@ -12,8 +12,6 @@ PRIOR = 5
 """Prior weight, in samples, of the mean variance of a chunk's features."""
 FEW = 5
 """Samples below which a mean would reveal them."""
-LARGEST = 1e12
-"""Features beyond this are faulty, and their squares would soon overflow."""
 COPIES = 1e-9
 """Share of the mean square below which a variance over samples counts as zero."""
 
@@ -46,16 +44,3 @@ class Scale:
 
     def apply(self, features: Tensor) -> Tensor:
         return (features - self.mean) * self.inverse
-
-
-def usable(features: Tensor) -> bool:
-    """Whether sums of squares of features can be added up: a NaN or infinity would stay in them."""
-    return bool((features.abs() < LARGEST).all())
-
-
-def require_usable(features: Tensor) -> None:
-    if not usable(features):
-        raise ValueError(
-            "the backbone returns values that are not finite for an image of this chunk, which is not learnt: "
-            "look at its weights and precision"
-        )

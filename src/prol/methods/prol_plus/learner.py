@@ -18,10 +18,10 @@ from prol.engine.tasks import TaskClock
 from prol.learner import Learner
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN
 from prol.methods.closed_form.first_task import FirstTask
-from prol.methods.closed_form.moments import Moments
+from prol.methods.closed_form.moments import Moments, require_usable, usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead
-from prol.methods.prol_plus.block_features import Scale, require_usable, usable
+from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, prior_temperature
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
