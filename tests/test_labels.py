@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from prol.labels import read_labels, require_distinct
+from prol.classes import read_labels, require_distinct
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import prol
 from integrations.small_learners import METHODS, small_vit
 from prol import registry
 from prol.backbones import ResNet, ViT
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner
 from prol.testing.stream import make_images
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prol.labels import Label
+from prol.classes import Label
 
 if TYPE_CHECKING:
     from torch import Tensor

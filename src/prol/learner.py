@@ -2,27 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from prol.backbones.preprocess import training_input
-from prol.backbones.upload import upload
+from prol.backbones.acceleration import upload
+from prol.backbones.base import Pixels
 from prol.calibration import Observation, observe
-from prol.classes import ELSEWHERE
+from prol.classes import ELSEWHERE, Label, read_labels, require_distinct
 from prol.classes import Removal as Removal
-from prol.labels import Label, read_labels, require_distinct
 from prol.model import Footprint as Footprint
 from prol.model import SavedState as SavedState
+from prol.options import Count, Options
+from prol.prediction import InputOptions as InputOptions
 from prol.prediction import Predictor
 from prol.state import State as State
 from prol.tables import Amount as Amount
 
-if TYPE_CHECKING:
-    from prol.backbones.images import Pixels
-    from prol.engine.tasks import TaskClock
+
+@dataclass(frozen=True)
+class TaskOptions(Options):
+    """When a task begins where no boundaries are given."""
+
+    task_min_classes: Count = 2
+    """Minimum number of classes in a task before an unseen class begins another one."""
+    task_min_steps: Count = 50
+    """Minimum number of its steps by then."""
+
+
+@dataclass
+class TaskClock:
+    """The current task: its number (-1 before the first), its first class row, and its steps so far.
+
+    Once a boundary has been given, tasks begin at boundaries only and unseen classes join the current one. Until then
+    an unseen class begins a task if the current one has at least `min_classes` classes and is at least `min_steps`
+    steps old or `soft`, which a method may set; otherwise it joins the current task.
+    """
+
+    min_classes: int = 2
+    min_steps: int = 50
+    number: int = -1
+    first_row: int = 0
+    steps: int = 0
+    bounded: bool = field(default=False, metadata={"key": "told"})
+    """Whether a boundary has been given; files say "told"."""
+
+    def __post_init__(self) -> None:
+        self.soft: Callable[[], bool] = lambda: False
+
+    @classmethod
+    def declared(cls, state: State, min_classes: int, min_steps: int) -> TaskClock:
+        """A clock whose fields are values of a learner's state."""
+        clock = cls(min_classes, min_steps)
+        state.scope("clock").fields(clock, rows=("first_row",), sums=("steps",))
+        return clock
+
+    def begins(self, classes: int, boundary: bool) -> bool:
+        """Whether a boundary, or a class not among the `classes` known so far, begins a task.
+
+        A boundary begins none while the current one is still empty.
+        """
+        self.bounded |= boundary
+        if self.number < 0:
+            return True
+        if boundary:
+            return self.steps > 0 or classes > self.first_row
+        enough = classes - self.first_row >= self.min_classes
+        return not self.bounded and enough and (self.steps >= self.min_steps or self.soft())
+
+    def begin(self, classes: int) -> None:
+        self.number, self.first_row, self.steps = self.number + 1, classes, 0
 
 
 class Learner(Predictor):
@@ -104,12 +156,19 @@ class Learner(Predictor):
         except (ValueError, RuntimeError):
             return None
 
+    @property
+    def augmentation(self) -> torch.Generator | None:
+        """What draws crops and flips of training images; None where the whole images are learnt."""
+        return None if self.options.augment == "none" else self.random
+
+    def training_input(self, pixels: Pixels) -> Tensor:
+        return self.backbone.inputs(pixels, self.preprocessing, self.augmentation)
+
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
         """Learns from images in the caller's memory, of which only copies may be stored, and class rows `[B]` there."""
         rows = upload(rows, self.backbone.device)
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
-        self.update(self.encode(inputs), rows)
+        self.update(self.encode(self.training_input(pixels)), rows)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""

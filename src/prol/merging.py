@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.state import State
 from prol.tables import put_value
 

@@ -16,13 +16,14 @@ from prol.classes import (
     AUGMENTED,
     ELSEWHERE,
     Contents,
+    Label,
     Removal,
     Tensors,
     UnknownClass,
+    read_labels,
     with_rows_together,
     without_row,
 )
-from prol.labels import Label, read_labels
 from prol.options import build_options
 from prol.state import State
 from prol.tables import Amount

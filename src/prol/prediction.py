@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from prol.backbones.preprocess import evaluation_input
+from prol.backbones.acceleration import FrozenPass
+from prol.backbones.base import Augment, Backbone, InputRange, Pixels
 from prol.calibration import probabilities
-from prol.engine.captured import FrozenPass
-from prol.labels import Label
+from prol.classes import Label
 from prol.model import Model
-
-if TYPE_CHECKING:
-    from prol.backbones.base import Backbone
-    from prol.backbones.images import Pixels
+from prol.options import Options
 
 SMALL_BATCH = 16
 """Images up to which a batch is never filled up."""
@@ -56,6 +53,18 @@ def _joined(parts: list[Tensor | None], count: int) -> Tensor | None:
     """Familiarity of the first `count` images of all batches; None where one batch has none."""
     known = [part.float().cpu() for part in parts if part is not None]
     return None if len(known) < len(parts) else torch.cat([torch.zeros(0), *known])[:count]
+
+
+@dataclass(frozen=True)
+class InputOptions(Options):
+    """How images become the network's input."""
+
+    augment: Augment = "none"
+    """Random crops and flips of training images (crop_flip), or none."""
+    input_range: InputRange = "backbone"
+    """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
+    crop_pct: float | None = None
+    """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,7 @@ class Predictor(Model):
     # One batch, for methods that need more than its encoding.
 
     def evaluation_input(self, pixels: Pixels) -> Tensor:
-        return evaluation_input(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        return self.backbone.inputs(pixels, self.preprocessing)
 
     def encoded(self, pixels: Pixels) -> Tensor:
         return self.encode(self.evaluation_input(pixels))

@@ -21,12 +21,10 @@ from prol.backbones.preprocess import (
     _canvas,
     _canvases,
     _takes_canvases,
-    split_staged,
     stage_evaluation,
-    stage_training,
-    training_input,
 )
 from prol.backbones.resampling import random_boxes
+from prol.methods.gradient import split_staged
 
 CPU = torch.device("cpu")
 PLAIN = Preprocessing(size=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -359,16 +357,16 @@ def drawn_for(pixels: Pixels, vit: ViT) -> Tensor:
 
 
 def test_without_augmentation_it_is_the_evaluation_transform_and_draws_nothing(tiny: ViT) -> None:
-    random = torch.Generator().manual_seed(0)
-    before = random.get_state()
-    inputs = training_input(training_chunk(), tiny.preprocessing, tiny, "none", random)
+    learner = prol.create("ncm", tiny, augment="none")
+    before = learner.random.get_state()
+    inputs = learner.training_input(training_chunk())
     assert torch.equal(inputs, evaluation_input(training_chunk(), tiny.preprocessing, tiny.device, tiny.dtype))
-    assert torch.equal(random.get_state(), before)
+    assert torch.equal(learner.random.get_state(), before)
 
 
 def test_crop_and_flip_draw_from_the_given_random_numbers(tiny: ViT) -> None:
     how = tiny.preprocessing
-    inputs = training_input(training_chunk(), how, tiny, "crop_flip", torch.Generator().manual_seed(4))
+    inputs = prol.create("ncm", tiny, augment="crop_flip", seed=4).training_input(training_chunk())
     expected = drawn_for(training_chunk(), tiny)
     assert torch.equal(inputs, expected)
     assert inputs.dtype == tiny.dtype
@@ -380,7 +378,7 @@ def test_crop_and_flip_draw_from_the_given_random_numbers(tiny: ViT) -> None:
 )
 def test_two_inputs_staged_one_behind_the_other_are_told_apart(tiny: ViT, pixels: Pixels) -> None:
     how, random = tiny.preprocessing, torch.Generator().manual_seed(4)
-    first = stage_training(pixels, how, tiny, "crop_flip", random)
+    first = tiny.stage(pixels, how, random)
     second = stage_evaluation(pixels, how, tiny.device, tiny.dtype)
     found = [render(staged, how, tiny.dtype) for staged in split_staged((*first, *second))]
     expected = drawn_for(pixels, tiny)

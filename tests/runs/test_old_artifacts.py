@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import prol
 from golden_files import tiny_vit
-from prol.labels import Label
+from prol.classes import Label
 
 FORMAT_1 = Path(__file__).parent / "format1"
 

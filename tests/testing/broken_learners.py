@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.classes import Contents
-from prol.labels import Label
+from prol.classes import Contents, Label
 from prol.learner import Learner, Removal, SavedState
 from prol.state import State
 from testing.colour_means import ColourMeans

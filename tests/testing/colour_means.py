@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner
 from prol.state import State
 

@@ -1,22 +1,13 @@
 """Networks that turn images into features, those of timm and a ResNet to be trained, and their preprocessing."""
 
-from prol.backbones.base import Backbone
+from prol.backbones.base import Augment, Backbone, InputRange, Pixels, Preprocessing, Staged
+from prol.backbones.blocks import Additions, Encoded, Prefix, Transformer, require_vit
 from prol.backbones.built_in import BUILT_INS, BuiltIn
-from prol.backbones.images import Pixels
 from prol.backbones.network import Network
 from prol.backbones.opening import PAPER, open_backbone, pick_device, with_image_size
-from prol.backbones.preprocess import (
-    Augment,
-    InputRange,
-    Preprocessing,
-    Staged,
-    evaluation_input,
-    render,
-    stage_augmented,
-    stage_evaluation,
-)
+from prol.backbones.preprocess import evaluation_input, render, stage_augmented, stage_evaluation
 from prol.backbones.resnet import Norms, ResNet, require_resnet
-from prol.backbones.vit import Additions, Encoded, Prefix, ViT, prefix_attention, require_vit
+from prol.backbones.vit import ViT, prefix_attention
 
 __all__ = [
     "BUILT_INS",
@@ -34,6 +25,7 @@ __all__ = [
     "Preprocessing",
     "ResNet",
     "Staged",
+    "Transformer",
     "ViT",
     "evaluation_input",
     "open_backbone",

@@ -1,15 +1,46 @@
-"""The interface of a backbone, for every method and any network."""
+"""The interface of a backbone, for every method and any network, and what passes through it."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from prol.backbones.acceleration import Acceleration
-from prol.backbones.images import Pixels
-from prol.backbones.preprocess import Preprocessing
+
+Pixels = Tensor | list[Tensor]
+"""Images as they were read: one uint8 tensor `[N, 3, H, W]`, or a list of `[3, H, W]` of any sizes."""
+Staged = tuple[Tensor, ...]
+"""Images on the device with what their transform needs, for `Backbone.render`; the first tensor is the images."""
+InputRange = Literal["backbone", "unit", "symmetric"]
+Augment = Literal["none", "crop_flip"]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How an image becomes the network's input.
+
+    The shorter side is resized to `size / crop_pct`, the centre `size` x `size` is taken, values are scaled to [0, 1]
+    and then to `(x - mean) / std`.
+    """
+
+    size: int
+    crop_pct: float = 1.0
+    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.crop_pct <= 1:
+            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
+
+    def overridden(self, input_range: InputRange = "backbone", crop_pct: float | None = None) -> Preprocessing:
+        """The same with a method's own choice of value range and crop."""
+        ranges = {"unit": ((0.0,) * 3, (1.0,) * 3), "symmetric": ((0.5,) * 3, (0.5,) * 3)}
+        mean, std = ranges.get(input_range, (self.mean, self.std))
+        return replace(self, mean=mean, std=std, crop_pct=self.crop_pct if crop_pct is None else crop_pct)
 
 
 @runtime_checkable
@@ -37,6 +68,18 @@ class Backbone(Protocol):
 
     def read(self, images: Any) -> Pixels:
         """Validated uint8 images, which may share memory with what was passed."""
+        ...
+
+    def inputs(self, pixels: Pixels, how: Preprocessing, random: torch.Generator | None = None) -> Tensor:
+        """The network's input `[N, 3, size, size]`; with `random`, randomly cropped and flipped for training."""
+        ...
+
+    def stage(self, pixels: Pixels, how: Preprocessing, random: torch.Generator | None = None) -> Staged:
+        """The part of `inputs` that needs the host: crops are drawn here, and bytes go to the device."""
+        ...
+
+    def render(self, staged: Staged, how: Preprocessing) -> Tensor:
+        """The rest of it, operations of fixed shape on the device alone, accelerated for a training step."""
         ...
 
     def features(self, inputs: Tensor) -> Tensor:

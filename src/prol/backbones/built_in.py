@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prol.backbones.preprocess import Preprocessing
+from prol.backbones.base import Preprocessing
 
 _FOLDER = Path(__file__).parent / "builtin"
 _ENDING = ".safetensors"

@@ -8,10 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prol.backbones.base import Pixels
 from prol.pictures import rgb_array
-
-Pixels = Tensor | list[Tensor]
-"""Images as they were read: one uint8 tensor `[N, 3, H, W]`, or a list of `[3, H, W]` of any sizes."""
 
 
 def read_images(images: Any) -> Pixels:

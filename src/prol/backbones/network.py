@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from prol.backbones.acceleration import PLAIN
-from prol.backbones.base import trainable_names
-from prol.backbones.images import Pixels, read_images
-from prol.backbones.preprocess import Preprocessing
+from prol.backbones.base import Preprocessing, trainable_names
+from prol.backbones.preprocess import ReadsImages
 
 
-class Network(nn.Module):
+class Network(ReadsImages, nn.Module):
     """A timm network, frozen, in evaluation mode: BatchNorms use their running statistics, which never change.
 
     Steps on it are neither compiled nor captured, since not every network allows that.
@@ -45,9 +44,6 @@ class Network(nn.Module):
         """bf16 is what products are computed in; weights and features are float32 then too."""
         dtype: torch.dtype = next(self.model.parameters()).dtype
         return dtype
-
-    def read(self, images: Any) -> Pixels:
-        return read_images(images)
 
     def features(self, inputs: Tensor) -> Tensor:
         """timm's pooled feature, which its classifier would take."""

@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from prol.backbones.base import Backbone
+from prol.backbones.base import Backbone, Preprocessing
 from prol.backbones.built_in import find_built_in, say_research_terms
 from prol.backbones.network import Network
-from prol.backbones.preprocess import Preprocessing
 from prol.backbones.processor import require_bf16_processor
 from prol.backbones.resnet import NAME as RESNET
 from prol.backbones.resnet import open_resnet

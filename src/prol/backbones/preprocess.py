@@ -4,61 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import PLAIN, Acceleration
-from prol.backbones.images import Pixels
+from prol.backbones.acceleration import PLAIN, Acceleration, upload
+from prol.backbones.base import Backbone, Pixels, Preprocessing, Staged
+from prol.backbones.images import read_images
 from prol.backbones.resampling import filter_weights, random_boxes, resample
-from prol.backbones.upload import upload, upload_on_canvas, upload_stacked
-
-if TYPE_CHECKING:
-    from prol.backbones.base import Backbone
-
-InputRange = Literal["backbone", "unit", "symmetric"]
-Augment = Literal["none", "crop_flip"]
 
 _MOST_PIXELS = 1 << 23
 _STEP = 64
 """Sides of a canvas are multiples of this."""
 
 
-@dataclass(frozen=True)
-class Preprocessing:
-    """How an image becomes the network's input.
+class ReadsImages:
+    """What networks of all kinds share: images are read and become the network's input here."""
 
-    The shorter side is resized to `size / crop_pct`, the centre `size` x `size` is taken, values are scaled to [0, 1]
-    and then to `(x - mean) / std`.
-    """
+    def read(self, images: Any) -> Pixels:
+        return read_images(images)
 
-    size: int
-    crop_pct: float = 1.0
-    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    def inputs(self: Backbone, pixels: Pixels, how: Preprocessing, random: torch.Generator | None = None) -> Tensor:
+        return render(self.stage(pixels, how, random), how, self.dtype)
 
-    def __post_init__(self) -> None:
-        if not 0 < self.crop_pct <= 1:
-            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
+    def stage(self: Backbone, pixels: Pixels, how: Preprocessing, random: torch.Generator | None = None) -> Staged:
+        if random is not None:
+            return stage_augmented(pixels, how, self.device, self.dtype, random)
+        return stage_evaluation(pixels, how, self.device, self.dtype)
 
-    def overridden(self, input_range: InputRange = "backbone", crop_pct: float | None = None) -> Preprocessing:
-        """The same with a method's own choice of value range and crop."""
-        ranges = {"unit": ((0.0,) * 3, (1.0,) * 3), "symmetric": ((0.5,) * 3, (0.5,) * 3)}
-        mean, std = ranges.get(input_range, (self.mean, self.std))
-        return replace(self, mean=mean, std=std, crop_pct=self.crop_pct if crop_pct is None else crop_pct)
-
-
-Staged = tuple[Tensor, ...]
-"""Images on the device with what their transform needs, for `render`.
-
-Bytes `[N, 3, H, W]`, alone where they are of the network's own size; followed by weights of rows and columns; or by
-a start and a length along rows and along columns for each image, and then in training whether it is mirrored,
-`[N, 5]`, else where its rows and columns end, `[N, 6]`. Or what is rendered already, `[N, 3, size, size]`.
-"""
+    def render(self: Backbone, staged: Staged, how: Preprocessing) -> Tensor:
+        return render(staged, how, self.dtype, self.acceleration)
 
 
 def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -103,31 +80,6 @@ def stage_augmented(
     return _as_one(found, groups, how, dtype)
 
 
-def training_input(
-    pixels: Pixels, how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
-) -> Tensor:
-    """`[N, 3, size, size]` on the backbone's device; `random` drives the augmentation."""
-    return render(stage_training(pixels, how, backbone, augment, random), how, backbone.dtype)
-
-
-def stage_training(
-    pixels: Pixels, how: Preprocessing, backbone: Backbone, augment: Augment, random: torch.Generator
-) -> Staged:
-    """What `render` makes that input from: all that it needs of the host."""
-    if augment == "crop_flip":
-        return stage_augmented(pixels, how, backbone.device, backbone.dtype, random)
-    return stage_evaluation(pixels, how, backbone.device, backbone.dtype)
-
-
-def split_staged(staged: Staged) -> list[Staged]:
-    """Inputs staged one behind the other, each by itself: each begins with images, which alone have four axes.
-
-    So shapes alone say where one ends: a graph captured for these shapes always has the same split.
-    """
-    starts = [i for i, tensor in enumerate(staged) if tensor.ndim == 4]
-    return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]
-
-
 def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Acceleration = PLAIN) -> Tensor:
     """The network's input `[N, 3, size, size]`; operations of fixed shape on the device alone."""
     if staged[0].is_floating_point():
@@ -136,6 +88,11 @@ def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Accel
 
 
 def _render(staged: Staged, mean: Tensor, std: Tensor, size: int, interpolation: str) -> Tensor:
+    """From bytes `[N, 3, H, W]`, alone where they are of the network's own size.
+
+    Otherwise followed by weights of rows and columns; or by a start and a length along rows and along columns for each
+    image, and then in training whether it is mirrored, `[N, 5]`, else where its rows and columns end, `[N, 6]`.
+    """
     batch, *rest = staged
     rows, columns = None, None
     (height, width), boxes = batch.shape[-2:], rest[0] if rest else None
@@ -245,3 +202,38 @@ def _as_one(found: Sequence[Staged], groups: list[list[int]], how: Preprocessing
     order = torch.tensor([i for members in groups for i in members]).argsort()
     rendered = torch.cat([render(staged, how, dtype) for staged in found])
     return (rendered[upload(order, rendered.device)],)
+
+
+def upload_stacked(images: Tensor | Sequence[Tensor], device: torch.device) -> Tensor:
+    """Images `[3, H, W]` of one shape as one batch `[N, 3, H, W]` on the device.
+
+    On their way to a GPU bytes are copied once on the host, in the order in which they lie there, and lie so in the
+    batch too. A batch that is where it is wanted is not copied.
+    """
+    channels_last = images[0].stride(0) == 1
+    if isinstance(images, Tensor) and (device.type != "cuda" or images.is_cuda):
+        return images.to(device)
+    if isinstance(images, Tensor):
+        source = images.permute(0, 2, 3, 1) if channels_last else images
+        batch = _staging(source.shape, source, device).copy_(source)
+    else:
+        views = [image.permute(1, 2, 0) for image in images] if channels_last else list(images)
+        shape = torch.Size((len(views), *views[0].shape))
+        batch = torch.stack(views, out=_staging(shape, views[0], device))
+    batch = batch.to(device, non_blocking=device.type == "cuda")
+    return batch.permute(0, 3, 1, 2) if channels_last else batch
+
+
+def upload_on_canvas(images: Sequence[Tensor], height: int, width: int, device: torch.device) -> Tensor:
+    """Images `[3, H, W]` of several shapes in the upper left corners of one batch `[N, 3, height, width]`."""
+    canvas = _staging(torch.Size((len(images), height, width, 3)), images[0], device).zero_()
+    for place, image in zip(canvas, images, strict=True):
+        place[: image.shape[1], : image.shape[2]] = image.permute(1, 2, 0)
+    return canvas.to(device, non_blocking=device.type == "cuda").permute(0, 3, 1, 2)
+
+
+def _staging(shape: torch.Size, like: Tensor, device: torch.device) -> Tensor:
+    """Where a batch is put together: in memory from which a GPU copies by itself."""
+    return torch.empty(
+        shape, dtype=like.dtype, device=like.device, pin_memory=device.type == "cuda" and not like.is_cuda
+    )

@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prol.backbones.acceleration import Acceleration
-from prol.backbones.base import trainable_names
-from prol.backbones.images import Pixels, read_images
-from prol.backbones.preprocess import Preprocessing
+from prol.backbones.base import Preprocessing, trainable_names
+from prol.backbones.preprocess import ReadsImages
 
 NAME = "resnet18_cifar"
 WIDTH, SIZE = 64, 32
@@ -85,7 +84,7 @@ class Trunk(nn.Module):
         return given
 
 
-class ResNet(nn.Module):
+class ResNet(ReadsImages, nn.Module):
     """The network as a backbone; a learner draws its weights from its own seed."""
 
     model: Trunk
@@ -114,9 +113,6 @@ class ResNet(nn.Module):
     def dtype(self) -> torch.dtype:
         """bf16 is what convolutions are computed in; weights and features are float32 then too."""
         return self.model.conv.weight.dtype
-
-    def read(self, images: Any) -> Pixels:
-        return read_images(images)
 
     def features(self, inputs: Tensor, norms: Norms = "eval") -> Tensor:
         """The last stage, averaged over the image: `[B, width]`."""

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from prol.backbones.preprocess import Preprocessing
+from prol.backbones.base import Preprocessing
 
 HUB = "hf-hub:"
 NESTED = ("state_dict_ema", "model_ema", "state_dict", "model")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,56 +12,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Preprocessing
+from prol.backbones.blocks import Additions, Change, Encoded, Prefix
 from prol.backbones.network import Network
-from prol.backbones.preprocess import Preprocessing
-
-Prefix = tuple[Tensor, Tensor]
-"""Keys and values put before a block's own, each `[B, H, L, d]`."""
-
-Change = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Additions:
-    """What is added inside one block.
-
-    Args:
-        prefix: keys and values, or a function that makes them from the class token that enters the block, `[B, D]`.
-        adapter: runs beside the MLP: from the residual stream before its LayerNorm, `[B, N, D]`, to what is added.
-        low_rank: beside the block's query, key and value map: from normed tokens `[B, N, D]` to `[B, N, 3 D]`.
-    """
-
-    prefix: Prefix | Callable[[Tensor], Prefix] | None = None
-    adapter: Change | None = None
-    low_rank: Change | None = None
-
-    def only_a_prefix(self) -> bool:
-        """Whether there is nothing in it but tensors put before keys and values, or nothing at all."""
-        return not callable(self.prefix) and self.adapter is None and self.low_rank is None
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The result of one pass. `class_taps` and `patch_taps` follow the order of the blocks requested."""
-
-    feature: Tensor
-    """Class token after the final LayerNorm, `[B, D]`."""
-    class_token: Tensor
-    """The same before that LayerNorm."""
-    class_taps: tuple[Tensor, ...] = ()
-    """Class token after chosen blocks, `[B, D]` each."""
-    patch_taps: tuple[Tensor, ...] = ()
-    """Mean of the patch tokens after chosen blocks, `[B, D]` each."""
-    rows: Tensor | None = None
-    """The first tokens after the final LayerNorm, `[B, rows, D]`, where more than the class token was requested."""
-
-    def interleaved(self) -> Tensor:
-        """The class tokens and mean patches of the tapped blocks, first to last: `[B, 2 blocks D]`.
-
-        A block's two are interleaved, so that a part of its features has something of both.
-        """
-        both = [torch.stack(pair, dim=2) for pair in zip(self.class_taps, self.patch_taps, strict=True)]
-        return torch.stack(both, dim=1).flatten(1)
 
 
 class ViT(Network):
@@ -83,11 +35,14 @@ class ViT(Network):
         width = int(self.model.embed_dim)
         return width, (2 * width,) * len(self.model.blocks)
 
+    @property
+    def class_position(self) -> Tensor | None:
+        return None if self.model.no_embed_class else self.model.pos_embed[:, :1]
+
     def features(self, inputs: Tensor) -> Tensor:
         return self.encode(self.embed(inputs)).feature
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """Images `[B, 3, S, S]` to tokens `[B, 1 + registers + patches, D]` with positions."""
         return self.acceleration.fast(_embed)(self.model, inputs, self.dtype)
 
     def tapped(self, inputs: Tensor, last: int) -> tuple[Tensor, Tensor]:
@@ -103,11 +58,6 @@ class ViT(Network):
         additions: Mapping[int, Additions] | None = None,
         rows: int = 1,
     ) -> Encoded:
-        """Runs all blocks; `prefixes[i]` goes before block i's keys and values, `taps` names blocks to read out.
-
-        `additions[i]` holds whatever else is added inside block i. The last block computes only the first `rows` tokens
-        unless its patches are requested.
-        """
         inside = {i: Additions(prefix) for i, prefix in (prefixes or {}).items()} | dict(additions or {})
         last, first_patch = self.depth - 1, self.model.num_prefix_tokens
         class_taps, patch_taps = {}, {}
@@ -131,7 +81,6 @@ class ViT(Network):
         )
 
     def final_norm(self, tokens: Tensor) -> Tensor:
-        """The LayerNorm behind the last block."""
         normed: Tensor = self.model.norm(tokens)
         return normed
 
@@ -243,12 +192,3 @@ def not_plain(model: Any) -> str | None:
         if not hasattr(block.mlp, "fc1"):
             return f"its blocks hold a {type(block.mlp).__name__}"
     return None
-
-
-def require_vit(method: str, backbone: object, blocks: int = 0) -> ViT:
-    """The backbone, if it is a ViT with at least so many blocks."""
-    if not isinstance(backbone, ViT):
-        raise ValueError(f"method {method} needs a ViT as backbone, got {type(backbone).__name__}")
-    if blocks > backbone.depth:
-        raise ValueError(f"{blocks} prompted blocks, but the backbone has {backbone.depth}: prompt fewer of them")
-    return backbone

@@ -11,7 +11,7 @@ import typer
 from prol.cli import arguments as a
 
 if TYPE_CHECKING:
-    from prol.labels import Label
+    from prol.classes import Label
     from prol.learner import Removal
 
 app = typer.Typer(help="List, rename, merge and remove the classes of a saved learner.", no_args_is_help=True)

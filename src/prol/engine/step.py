@@ -11,8 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from prol.backbones.preprocess import Staged
-from prol.engine.captured import Captured, Function
+from prol.backbones.acceleration import Captured, Function
+from prol.backbones.base import Staged
 from prol.engine.losses import complain_of_loss
 from prol.state import State
 

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 
 from prol.answers import ranked
+from prol.classes import Label, read_labels
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
 from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
-from prol.labels import Label, read_labels
 from prol.learner import Learner
 
 __all__ = ["PROLClassifier", "StreamingLDA"]

@@ -10,17 +10,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.preprocess import Augment, Staged, render, split_staged, stage_evaluation, stage_training
-from prol.backbones.upload import upload
-from prol.backbones.vit import ViT
+from prol.backbones.acceleration import upload
+from prol.backbones.base import Augment, Pixels, Staged
+from prol.backbones.blocks import Transformer
 from prol.classes import Combine
 from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
 from prol.engine.losses import Mask, clip_together
 from prol.engine.step import FastStep, MakeStaged
-from prol.engine.tasks import TaskClock
-from prol.learner import Learner
-from prol.methods.options import InputOptions, TaskOptions
+from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
 from prol.options import Count, NotNegative, Positive
 from prol.state import State
 
@@ -98,15 +95,15 @@ class GradientLearner(Learner):
         """A function that puts a chunk on the device, augmented as the options say."""
         if pixels[0].is_cuda:  # made on this stream: the one that is to read them waits for it
             return partial(self._staged_after, torch.cuda.current_stream(pixels[0].device), pixels)
-        return partial(stage_training, pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        return partial(self.backbone.stage, pixels, self.preprocessing, self.augmentation)
 
     def _staged_after(self, stream: torch.cuda.Stream, pixels: Pixels) -> Staged:
         torch.cuda.current_stream(pixels[0].device).wait_stream(stream)
-        return stage_training(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        return self.backbone.stage(pixels, self.preprocessing, self.augmentation)
 
     @torch.no_grad()
     def rendered(self, *staged: Tensor) -> Tensor:
-        return render(staged, self.preprocessing, self.backbone.dtype, self.backbone.acceleration)
+        return self.backbone.render(staged, self.preprocessing)
 
     def flush(self) -> None:
         self.take_step.flush()
@@ -118,7 +115,7 @@ class GradientLearner(Learner):
         return self.stored.of_kind("parameter")
 
 
-def tokens_and_query(network: ViT, inputs: Tensor) -> dict[str, Tensor]:
+def tokens_and_query(network: Transformer, inputs: Tensor) -> dict[str, Tensor]:
     """Tokens `[B, N, D]`, and as the query `[B, D]` the class feature of the untouched network."""
     with torch.no_grad():
         tokens = network.embed(inputs)
@@ -130,11 +127,19 @@ def staged_twice(learner: GradientLearner, make: MakeStaged, pixels: Pixels) -> 
     staged = make()
     if learner.options.augment == "none":
         return staged
-    b = learner.backbone
-    return (*staged, *stage_evaluation(pixels, learner.preprocessing, b.device, b.dtype))
+    return (*staged, *learner.backbone.stage(pixels, learner.preprocessing))
 
 
-def tokens_twice(learner: GradientLearner, network: ViT, staged: Staged) -> dict[str, Tensor]:
+def split_staged(staged: Staged) -> list[Staged]:
+    """Inputs staged one behind the other, each by itself: each begins with images, which alone have four axes.
+
+    So shapes alone say where one ends: a graph captured for these shapes always has the same split.
+    """
+    starts = [i for i, tensor in enumerate(staged) if tensor.ndim == 4]
+    return [staged[start:end] for start, end in zip(starts, [*starts[1:], len(staged)], strict=True)]
+
+
+def tokens_twice(learner: GradientLearner, network: Transformer, staged: Staged) -> dict[str, Tensor]:
     """Tokens `[B, N, D]` to train on, and those to take statistics of."""
     with torch.no_grad():
         tokens = [network.embed(learner.rendered(*one)) for one in split_staged(staged)]

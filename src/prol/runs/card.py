@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from prol.backbones.terms import WeightsTerms, weights_terms
-from prol.labels import Label
+from prol.classes import Label
 from prol.runs.operations import JOINED
 
 _MOST_NAMED = 100

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 import prol
-from prol.labels import read_labels, require_distinct
+from prol.classes import read_labels, require_distinct
 
 FORMAT = 1
 MODEL_FILE = "model.safetensors"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.runs.format import OPERATIONS_FILE
 
 RENAMED, MERGED, REMOVED = "renamed", "merged", "removed"

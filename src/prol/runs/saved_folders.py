@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prol.classes import Label
 from prol.files import current_folder
-from prol.labels import Label
 from prol.merging import merge
 from prol.runs.format import read_meta
 from prol.runs.loading import load

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner, Removal
 from prol.runs.operations import MERGED, REMOVED, RENAMED, operation, without_gone_names
 from prol.serve.errors import RequestError

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from prol.labels import Label
+from prol.classes import Label
 
 
 @dataclass(frozen=True)

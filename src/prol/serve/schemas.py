@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, WithJsonSchema
 from starlette.requests import Request
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.serve.errors import RequestError
 
 MAX_LENGTH = 500

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError, starting, stopping
 from prol.serve.jobs import Job, LateLabels, Learn, Result

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from prol.answers import Answer, ranked
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner, SavedState
 from prol.novelty import Novelty
 from prol.serve.pending import PendingImage

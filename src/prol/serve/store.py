@@ -17,9 +17,9 @@ from filelock import BaseFileLock
 
 from prol import registry
 from prol.backbones import open_backbone
+from prol.classes import Label
 from prol.creation import require_blocks
 from prol.files import current_folder, take_lock
-from prol.labels import Label
 from prol.learner import Learner, SavedState
 from prol.runs.checkpoints import Checkpoints
 from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta

@@ -18,8 +18,8 @@ from python_multipart import FormParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import Field, File, parse_options_header
 
+from prol.classes import Label
 from prol.data.decoding import decode
-from prol.labels import Label
 from prol.serve.errors import RequestError
 from prol.serve.schemas import bad_label, text_label
 from prol.serve.settings import Limits

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Footprint, SavedState
 from prol.runs.saving import saved_sha256
 from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Amount, Learner
 from prol.testing.audit_growth import Growth, measure_growth
 from prol.testing.audit_probe import Probe, probe

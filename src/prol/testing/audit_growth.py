@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner
 from prol.testing.stream import count_values
 

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prol.backbones.preprocess import evaluation_input
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner
 from prol.testing.audit_growth import CHUNK, fresh, pictures
 
@@ -127,7 +126,7 @@ def _found(learnt: float | None, never: float | None) -> bool:
 @torch.no_grad()
 def _features(learner: Learner, images: NDArray[np.uint8]) -> Tensor:
     backbone = learner.backbone
-    inputs = evaluation_input(backbone.read(images), learner.preprocessing, backbone.device, backbone.dtype)
+    inputs = backbone.inputs(backbone.read(images), learner.preprocessing)
     return backbone.features(inputs).cpu()
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import prol
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Amount, Learner
 from prol.testing.live_tensors import bytes_held, held_by_graph, watching_tensors
 from prol.testing.stream import (

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.learner import Learner, SavedState
 
 HEIGHT, WIDTH = 17, 19

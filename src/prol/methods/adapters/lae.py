@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.base import Pixels
+from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -43,7 +43,7 @@ class LAEOptions(AdapterOptions):
     """From the second task on, the first steps of a task train the head alone."""
 
 
-def make_module(vit: ViT, o: LAEOptions) -> Module:
+def make_module(vit: Transformer, o: LAEOptions) -> Module:
     if o.module == "adapter":
         return Adapter(vit.width, o.blocks, o.size or 5, o.scale)
     if o.module == "lora":
@@ -60,7 +60,7 @@ class LAE(GradientLearner):
     needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = LAEOptions
     options: LAEOptions
-    backbone: ViT
+    backbone: Transformer
 
     def build(self, state: State) -> None:
         vit, o = require_vit(self.name, self.backbone), self.options

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.vit import Additions, Prefix
+from prol.backbones.blocks import Additions, Prefix
 from prol.engine.adam import Part
 from prol.state import State
 

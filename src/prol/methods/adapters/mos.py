@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.base import Pixels
+from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy, mean_over
@@ -85,7 +85,7 @@ class MOS(GradientLearner):
     needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = MOSOptions
     options: MOSOptions
-    backbone: ViT
+    backbone: Transformer
 
     def build(self, state: State) -> None:
         vit, o = require_vit(self.name, self.backbone), self.options

@@ -10,15 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.vit import ViT
+from prol.backbones.acceleration import FrozenPass
+from prol.backbones.blocks import Transformer
 from prol.classes import Tensors
-from prol.engine.captured import FrozenPass
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner
 from prol.merging import Sums
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
 from prol.methods.closed_form.random_features import RandomLayer, sigmoid_features, uniform
 from prol.methods.closed_form.solvers import SolvedHead, recursive_least_squares, ridge_from_sums, sums_of_ridge
-from prol.methods.options import InputOptions
 from prol.options import Count, Positive
 from prol.state import State
 
@@ -33,7 +32,7 @@ class FOALOptions(InputOptions):
     """Ridge strength."""
 
 
-def mean_class_token(network: ViT, inputs: Tensor) -> Tensor:
+def mean_class_token(network: Transformer, inputs: Tensor) -> Tensor:
     """Mean over the blocks of the class token, then the final LayerNorm: `[B, D]`."""
     # The last block's class token is no tap: there only its own row is computed.
     encoded = network.encode(network.embed(inputs), taps=range(network.depth - 1))
@@ -56,7 +55,7 @@ class FOAL(Learner):
 
     def build(self, state: State) -> None:
         b, o = self.backbone, self.options
-        if isinstance(b, ViT):  # other networks have no class token to average: their pooled feature is used
+        if isinstance(b, Transformer):  # other networks have no class token to average: their pooled feature is used
             self.look = FrozenPass(partial(mean_class_token, b), b.acceleration.captured)
         # float64 throughout: R is changed at every step, and its rounding errors add up.
         start = torch.eye(o.features, device=b.device, dtype=torch.float64) / o.ridge

@@ -9,13 +9,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.class_removal import TAKEN, require_left_over
 from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
 from prol.methods.closed_form.moments import Moments, Totals
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means, factor
-from prol.methods.options import InputOptions
 from prol.options import Count, Positive
 from prol.state import State
 

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.engine.similarity import unit
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.moments import require_usable
 from prol.methods.closed_form.recollection import NOT_FOUND, NOT_SUMS, EveryFeature
-from prol.methods.options import InputOptions
 from prol.options import Count
 from prol.state import State
 

@@ -9,16 +9,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Tapped, require_tapped
-from prol.backbones.vit import ViT
-from prol.engine.captured import FrozenPass
-from prol.learner import Learner
+from prol.backbones.blocks import Transformer
+from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.class_removal import TAKEN, require_left_over
 from prol.methods.closed_form.cross_validation import STRENGTHS, choose_strength
 from prol.methods.closed_form.familiarity import RelativeDistance
 from prol.methods.closed_form.moments import Moments
 from prol.methods.closed_form.solvers import SolvedHead, mean_square, ridge
-from prol.methods.options import InputOptions
 from prol.options import Count, Positive
 from prol.state import State
 
@@ -41,7 +40,7 @@ class LayUPOptions(InputOptions):
     """Number type of the statistics; float32 halves their size, and loses the small ridge strengths to rounding."""
 
 
-def last_class_tokens(blocks: int, network: ViT, inputs: Tensor) -> Tensor:
+def last_class_tokens(blocks: int, network: Transformer, inputs: Tensor) -> Tensor:
     """The class tokens behind the last blocks, first to last: `[B, blocks D]`."""
     # The last block's class token is no tap: there only its own row is computed.
     encoded = network.encode(network.embed(inputs), taps=range(network.depth - blocks, network.depth - 1))
@@ -70,7 +69,7 @@ class LayUP(Learner):
         b, o = require_tapped(self.name, self.backbone), self.options
         widths = b.tap_widths[-o.blocks :]
         read = partial(last_taps, len(widths), b)
-        if isinstance(b, ViT):
+        if isinstance(b, Transformer):
             widths, read = (b.width,) * len(widths), partial(last_class_tokens, len(widths), b)
         self.look = FrozenPass(read, b.acceleration.captured)
         accumulate = torch.float64 if o.accumulate == "float64" else torch.float32

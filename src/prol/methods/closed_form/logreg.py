@@ -11,14 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import require_tapped
-from prol.engine.captured import FrozenPass
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.layup import last_taps
 from prol.methods.closed_form.moments import require_usable
 from prol.methods.closed_form.recollection import NOT_FOUND, NOT_SUMS, EveryFeature
 from prol.methods.closed_form.solvers import SolvedHead
-from prol.methods.options import InputOptions
 from prol.options import Count, Positive
 from prol.state import State
 

@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.class_removal import TAKEN
 from prol.methods.closed_form.familiarity import RelativeDistance
 from prol.methods.closed_form.moments import Moments, require_usable
 from prol.methods.closed_form.solvers import class_means, factor, within_classes
-from prol.methods.options import InputOptions
 from prol.options import Count, NotNegative, Positive
 from prol.state import State
 

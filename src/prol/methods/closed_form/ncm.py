@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from prol.engine.similarity import cosine_to_all
-from prol.learner import Learner
-from prol.methods.options import InputOptions
+from prol.learner import InputOptions, Learner
 from prol.state import State
 
 

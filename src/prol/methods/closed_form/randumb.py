@@ -9,13 +9,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.engine.tasks import TaskClock
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
 from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, gamma_by_variance, normal, uniform
 from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
 from prol.methods.closed_form.solvers import SolvedHead, lda
-from prol.methods.options import InputOptions, TaskOptions
 from prol.options import Count, Positive
 from prol.state import State
 

@@ -8,18 +8,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.preprocess import training_input
-from prol.backbones.upload import upload
-from prol.engine.captured import FrozenPass
-from prol.engine.tasks import TaskClock
-from prol.learner import Learner
+from prol.backbones.acceleration import FrozenPass, upload
+from prol.backbones.base import Pixels
+from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
 from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.random_features import RandomLayer, normal, relu_features
 from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
 from prol.methods.closed_form.solvers import SolvedHead, choose_ridge, lda, ridge
-from prol.methods.options import InputOptions, TaskOptions
 from prol.options import Count, Positive
 from prol.state import State
 
@@ -102,7 +98,7 @@ class RanPAC(Learner):
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
         rows = upload(rows, self.backbone.device)
-        inputs = training_input(pixels, self.preprocessing, self.backbone, self.options.augment, self.random)
+        inputs = self.training_input(pixels)
         if self.first_task is None or self.first_task.over:
             features, self._last = self.encode(inputs), {}
         else:

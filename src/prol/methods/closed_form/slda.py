@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.learner import Learner
+from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.class_removal import TAKEN, require_left_over
 from prol.methods.closed_form.familiarity import RelativeDistance
 from prol.methods.closed_form.moments import Moments
 from prol.methods.closed_form.solvers import SolvedHead, lda
-from prol.methods.options import InputOptions
 from prol.options import Share
 from prol.state import State
 

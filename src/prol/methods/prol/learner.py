@@ -7,16 +7,14 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.preprocess import Staged, stage_evaluation
-from prol.backbones.vit import ViT
-from prol.classes import Combine
+from prol.backbones.acceleration import Captured
+from prol.backbones.base import Pixels
+from prol.backbones.blocks import Transformer
+from prol.classes import Combine, Label
 from prol.engine.adam import Adam, gathered_rows, part_gradients
-from prol.engine.captured import Captured
 from prol.engine.losses import clip_together
 from prol.engine.similarity import cosine_to_all
 from prol.engine.step import MakeStaged
-from prol.labels import Label
 from prol.methods.gradient import GradientLearner
 from prol.methods.prol.hard_soft import HardSoft
 from prol.methods.prol.network import PromptedNetwork
@@ -42,7 +40,7 @@ class PROL(GradientLearner):
     needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = PROLOptions
     options: PROLOptions
-    backbone: ViT
+    backbone: Transformer
 
     @classmethod
     def read_options(cls, values: Mapping[str, Any]) -> PROLOptions:
@@ -50,7 +48,7 @@ class PROL(GradientLearner):
 
     def build(self, state: State) -> None:
         b, o = self.backbone, self.options
-        if not isinstance(b, ViT):
+        if not isinstance(b, Transformer):
             raise ValueError(f"method prol needs a ViT as backbone, got {type(b).__name__}")
         if o.blocks > b.depth:
             raise ValueError(f"blocks={o.blocks}, but the backbone has {b.depth}: pass blocks={b.depth}")
@@ -179,13 +177,10 @@ class PROL(GradientLearner):
         return self.network.query(inputs)[2]
 
     def evaluation_input(self, pixels: Pixels) -> Tensor:
-        return self.rendered(*self._staged_for_prediction(pixels))
-
-    def _staged_for_prediction(self, pixels: Pixels) -> Staged:
-        return stage_evaluation(pixels, self.preprocessing, self.backbone.device, self.backbone.dtype)
+        return self.rendered(*self.backbone.stage(pixels, self.preprocessing))
 
     def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
-        staged = self._staged_for_prediction(pixels)
+        staged = self.backbone.stage(pixels, self.preprocessing)
         if encoded is None:
             logits = self._predict(self.layout(), *staged)["logits"]
         else:

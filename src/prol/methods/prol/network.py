@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prol.backbones.vit import ViT
+from prol.backbones.blocks import Transformer
 from prol.engine.adam import Part
 from prol.engine.heads import TaskHeads, head_logits
 from prol.methods.gradient import head_parts
@@ -30,7 +30,7 @@ class PromptedNetwork:
     generator is trained decide which operations there are: `begin_task` sets both.
     """
 
-    def __init__(self, state: State, backbone: ViT, options: PROLOptions, random: torch.Generator) -> None:
+    def __init__(self, state: State, backbone: Transformer, options: PROLOptions, random: torch.Generator) -> None:
         self.backbone, self.options, self.fast = backbone, options, backbone.acceleration.fast
         o, dtype = options, backbone.dtype
         self.working = backbone.fork("norms" if o.tune_norms else "none")

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.vit import Prefix
+from prol.backbones.blocks import Prefix
 from prol.engine.similarity import cosine_pairs, cosine_to_all, inverse_length
 from prol.state import State
 from prol.tables import Table

@@ -10,12 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones.base import Tapped, require_tapped
-from prol.backbones.images import Pixels
-from prol.backbones.upload import upload
-from prol.engine.captured import FrozenPass
-from prol.engine.tasks import TaskClock
-from prol.learner import Learner
+from prol.backbones.acceleration import FrozenPass, upload
+from prol.backbones.base import Pixels, Tapped, require_tapped
+from prol.learner import Learner, TaskClock
 from prol.methods.closed_form.class_removal import SPREAD, TAKEN
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Moments, require_usable, usable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from prol.backbones.preprocess import InputRange
-from prol.methods.options import TaskOptions
+from prol.backbones.base import InputRange
+from prol.learner import TaskOptions
 from prol.options import Count, Positive, Whole
 
 PLANNED_CLASSES = 100

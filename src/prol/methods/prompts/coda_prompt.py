@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.base import Pixels
+from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -57,7 +57,7 @@ class CODAPrompt(GradientLearner):
     needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = CODAPromptOptions
     options: CODAPromptOptions
-    backbone: ViT
+    backbone: Transformer
 
     def build(self, state: State) -> None:
         o = self.options

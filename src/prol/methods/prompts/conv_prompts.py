@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.vit import Additions, Prefix
+from prol.backbones.blocks import Additions, Prefix
 from prol.engine.adam import Part
 from prol.engine.similarity import cosine_to_all
 from prol.methods.prompts.prefixes import orthonormal_rows

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.upload import upload
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.acceleration import upload
+from prol.backbones.base import Pixels
+from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import TaskHeads
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -75,7 +75,7 @@ class ConvPrompt(GradientLearner):
     needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = ConvPromptOptions
     options: ConvPromptOptions
-    backbone: ViT
+    backbone: Transformer
 
     def build(self, state: State) -> None:
         o = self.options

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.images import Pixels
-from prol.backbones.vit import ViT, require_vit
+from prol.backbones.base import Pixels
+from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
@@ -63,7 +63,7 @@ class L2P(GradientLearner):
     needs_blocks: ClassVar[bool] = True
     Options: ClassVar[type] = L2POptions
     options: L2POptions
-    backbone: ViT
+    backbone: Transformer
 
     def build(self, state: State) -> None:
         b, o = require_vit(self.name, self.backbone), self.options
@@ -114,8 +114,9 @@ class L2P(GradientLearner):
     def _prompted(self, tokens: Tensor, prompts: Tensor) -> Tensor:
         """Mean output `[B, D]` at the positions of prompts `[B, picks, length, D]`."""
         added = prompts.flatten(1, 2)
-        if self.options.prompt_position == "class" and not self.backbone.model.no_embed_class:
-            added = added + self.backbone.model.pos_embed[:, :1]
+        position = self.backbone.class_position
+        if self.options.prompt_position == "class" and position is not None:
+            added = added + position
         tokens = torch.cat([tokens[:, :1], added, tokens[:, 1:]], dim=1)
         outputs = self.backbone.encode(tokens, rows=1 + added.shape[1]).rows
         assert outputs is not None

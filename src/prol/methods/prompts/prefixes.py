@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prol.backbones.vit import Prefix
+from prol.backbones.blocks import Prefix
 from prol.engine.similarity import cosine_to_all, unit
 
 

@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.images import Pixels
+from prol.backbones.acceleration import Captured, upload
+from prol.backbones.base import Pixels
 from prol.backbones.resnet import ResNet, require_resnet
-from prol.backbones.upload import upload
-from prol.engine.captured import Captured
 from prol.learner import Learner
 from prol.methods.closed_form.random_features import own_generator
 from prol.methods.replay.sample_memory import SampleMemory, greedy_balance

@@ -10,17 +10,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from prol.backbones.images import Pixels
-from prol.backbones.preprocess import Staged, render, stage_evaluation
+from prol.backbones.acceleration import upload
+from prol.backbones.base import Pixels, Staged
 from prol.backbones.resnet import Norms, ResNet, require_resnet
-from prol.backbones.upload import upload
 from prol.classes import Combine
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.step import FastStep
-from prol.engine.tasks import TaskClock
-from prol.learner import Learner
-from prol.methods.options import TaskOptions
+from prol.learner import Learner, TaskClock, TaskOptions
 from prol.methods.replay.sample_memory import Insertion, SampleMemory
 from prol.options import Count, NotNegative
 from prol.state import State
@@ -194,13 +191,13 @@ class ReplayLearner(Learner):
         b = self.backbone
         if made_on is not None:
             torch.cuda.current_stream(pixels[0].device).wait_stream(made_on)
-        staged = stage_evaluation(pixels, self.preprocessing, b.device, b.dtype)
+        staged = b.stage(pixels, self.preprocessing)
         return (*staged, *(upload(tensor, b.device) for tensor in drawn.values()))
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         """The chunk as bytes of the network's size, as the memory stores it, and what was drawn."""
         count = len(staged) - len(self.names)
-        inputs = render(staged[:count], self.preprocessing, self.backbone.dtype, self.backbone.acceleration)
+        inputs = self.backbone.render(staged[:count], self.preprocessing)
         chunk = (inputs * 255).round().to(torch.uint8)
         return {"chunk": chunk} | dict(zip(self.names, staged[count:], strict=True))
 

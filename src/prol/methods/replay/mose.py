@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones.images import Pixels
+from prol.backbones.base import Pixels
 from prol.backbones.resnet import Norm, Norms, ResNet, require_resnet
 from prol.engine.similarity import cosine_to_all
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import prol
 from prol.backbones import ViT
-from prol.engine.captured import FrozenPass
+from prol.backbones.acceleration import FrozenPass
 
 
 def inputs(count: int, seed: int = 0) -> Tensor:

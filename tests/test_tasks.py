@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prol.engine.tasks import TaskClock
+from prol.learner import TaskClock
 
 
 def test_the_first_class_begins_the_first_task() -> None:
