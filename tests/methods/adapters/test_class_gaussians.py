@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prol.methods.adapters.class_gaussians import ClassGaussians, Covariance, aligned_head
+from prol.methods.adapters.class_statistics import ClassGaussians, Covariance, aligned_head
 from prol.state import State
 
 WIDTH = 3

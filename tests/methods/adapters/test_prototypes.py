@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prol.engine.similarity import classmates
-from prol.methods.adapters.prototypes import Prototypes, complete
+from prol.methods.adapters.class_statistics import Prototypes
+from prol.methods.adapters.ease import complete
 from prol.state import State
 
 WIDTH = 4

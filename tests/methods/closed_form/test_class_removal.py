@@ -6,15 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from prol.methods.closed_form.class_removal import (
+from prol.methods.closed_form.moments import Moments, spread_share, take_out_of_moments
+from prol.methods.closed_form.solvers import (
     forget_least_squares,
-    require_left_over,
-    spread_share,
+    recursive_least_squares,
     take_out_of_inverse,
-    take_out_of_moments,
+    within_classes,
 )
-from prol.methods.closed_form.moments import Moments
-from prol.methods.closed_form.solvers import recursive_least_squares, within_classes
 from prol.state import State
 
 ROWS = torch.tensor([0] * 7 + [1] * 5 + [2] * 1 + [3] * 9)
@@ -108,5 +106,5 @@ def test_samples_that_were_never_there_are_refused() -> None:
     assert torch.equal(inverse, before[0])
     assert torch.equal(weight, before[1])
     with pytest.raises(ValueError, match="were not learnt"):
-        require_left_over(x.square().sum(0), 2 * x)
-    require_left_over(x.square().sum(0), x)
+        summed(x, ROWS).subtract(2 * x, ROWS)
+    summed(x, ROWS).subtract(x, ROWS)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from prol.methods.closed_form.familiarity import SHARE, RelativeDistance
 from prol.methods.closed_form.moments import Moments, Totals
+from prol.methods.closed_form.solved import SHARE, RelativeDistance
 from prol.state import State
 
 CLASSES, WIDTH = 4, 7

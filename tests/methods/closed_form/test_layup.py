@@ -9,8 +9,7 @@ from torch import Tensor
 import prol
 from methods.small_streams import pictures
 from prol.backbones import Network, Preprocessing, ViT, evaluation_input
-from prol.methods.closed_form.cross_validation import STRENGTHS, _plain, cross_validated
-from prol.methods.closed_form.layup import LARGEST, SHARE, LayUP
+from prol.methods.closed_form.layup import LARGEST, SHARE, STRENGTHS, LayUP, cross_validated
 from prol.methods.closed_form.moments import Totals
 
 KINDS = [0, 1, 2, 0, 1, 0, 2, 3, 1, 0, 3, 2]
@@ -52,7 +51,7 @@ def test_the_ridge_is_a_tenth_of_the_one_with_the_least_error_and_never_above_th
     totals = Totals.of(x, rows, 4)
     unit = float(x.square().sum(0).mean())
     tried = [strength for strength in STRENGTHS if SHARE * strength <= LARGEST]
-    errors = [cross_validated(*_plain(totals), strength * unit, intercept=False) for strength in tried]
+    errors = [cross_validated(totals, strength * unit) for strength in tried]
     best = SHARE * tried[errors.index(min(errors))] * unit
     torch.testing.assert_close(taught(tiny).predict(TEST), taught(tiny, ridge=best).predict(TEST), rtol=1e-5, atol=1e-6)
     once = prol.create("layup", tiny)
@@ -75,11 +74,11 @@ def test_of_other_networks_the_last_stages_are_read() -> None:
     assert learner.predict(TEST).argmax(1).tolist() == [0, 1, 2, 3]
 
 
-def test_cross_validation_without_intercept_is_the_formula_on_samples(tiny: ViT) -> None:
+def test_cross_validation_is_the_formula_on_samples(tiny: ViT) -> None:
     x, rows = class_tokens(tiny, IMAGES, 1), torch.tensor(KINDS)
     y = torch.nn.functional.one_hot(rows).double()
     for penalty in (5.0, 50.0, 500.0):
         hat = x @ torch.linalg.inv(x.T @ x + penalty * torch.eye(x.shape[1]).double()) @ x.T
         expected = float((y - hat @ y).square().sum()) / (1 - float(hat.trace()) / 12) ** 2
-        found = cross_validated(*_plain(Totals.of(x, rows, 4)), penalty, intercept=False)
+        found = cross_validated(Totals.of(x, rows, 4), penalty)
         assert found == pytest.approx(expected, rel=1e-4)

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from prol.methods.prol.hard_soft import HardSoft
+from prol.methods.prol.learner import HardSoft
 from prol.state import State
 
 

@@ -16,11 +16,10 @@ from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy
 from prol.engine.sgd import SGD
-from prol.engine.similarity import unit
+from prol.engine.similarity import cosine_to_all, unit
 from prol.engine.step import MakeStaged
-from prol.methods.adapters.modules import Adapter, TaskModules
-from prol.methods.adapters.prototypes import Prototypes, complete
-from prol.methods.adapters.training import AdapterOptions
+from prol.methods.adapters.class_statistics import Prototypes
+from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules
 from prol.methods.gradient import HEAD, GradientLearner, leaves, staged_twice, tokens_twice
 from prol.options import Count, NotNegative
 from prol.state import State
@@ -156,3 +155,20 @@ class EASE(GradientLearner):
     def trained_tensors(self) -> list[Tensor]:
         current = self.adapters.of(-1).values() if self.adapters.count else ()
         return [*current, *(rows[self.clock.first_row :] for rows in self.head.tensors())]
+
+
+def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:
+    """Class means in every feature space, `[T, C, D]`, with those never `measured` (bool `[T, C]`) estimated.
+
+    A class c without a mean in space t gets sum_n w_n means[t, n] over the classes n that have one there, with
+    w = softmax_n cos(means[s, c], means[s, n]) in the class's own space s = own[c]; `own` is `[C]`.
+    """
+    completed = means.clone()
+    for space in range(len(means)):
+        known = measured[space]
+        for home in torch.unique(own).tolist():
+            missing, others = (own == home) & measured[home] & ~known, known & measured[home]
+            if bool(missing.any()) and bool(others.any()):
+                alike = cosine_to_all(means[home, missing], means[home, others])
+                completed[space, missing] = alike.softmax(1) @ means[space, others]
+    return completed

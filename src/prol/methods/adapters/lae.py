@@ -14,8 +14,15 @@ from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
-from prol.methods.adapters.modules import Adapter, FixedPrefix, LowRank, Module, move_towards
-from prol.methods.adapters.training import AdapterOptions, seen_softmax
+from prol.methods.adapters.modules import (
+    Adapter,
+    AdapterOptions,
+    FixedPrefix,
+    LowRank,
+    Module,
+    move_towards,
+    seen_softmax,
+)
 from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, leaves
 from prol.options import Count, NotNegative, Share, Whole
 from prol.state import State

@@ -17,9 +17,18 @@ from torch import Tensor
 
 from prol.backbones.blocks import Additions, Prefix
 from prol.engine.adam import Part
+from prol.methods.gradient import TrainingOptions
 from prol.state import State
 
 PREFIX_DEVIATION = 0.02
+
+
+@dataclass(frozen=True)
+class AdapterOptions(TrainingOptions):
+    """Options that MOS, EASE and LAE have in common."""
+
+    lr_scaling: bool = False
+    """Whether the learning rate is scaled by the chunk size."""
 
 
 class Module(Protocol):
@@ -161,6 +170,11 @@ def move_towards(tensors: Mapping[str, Tensor], goal: Mapping[str, Tensor], shar
     """(1 - share) tensor + share goal, in place: adapter merging, and a moving average."""
     for name, tensor in tensors.items():
         tensor.lerp_(goal[name], share.to(tensor) if isinstance(share, Tensor) else share)
+
+
+def seen_softmax(logits: Tensor, seen: Tensor) -> Tensor:
+    """Probabilities `[B, C]` over the classes `seen` `[C]`, zero for the others; all alike if nothing was seen."""
+    return logits.masked_fill(~seen, torch.finfo(logits.dtype).min).softmax(1)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, random: torch.Generator) -> Tensor:

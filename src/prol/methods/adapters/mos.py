@@ -19,10 +19,8 @@ from prol.engine.losses import allowed_classes, clip_together, masked_cross_entr
 from prol.engine.sgd import SGD
 from prol.engine.similarity import cosine_to_all
 from prol.engine.step import MakeStaged
-from prol.methods.adapters.class_gaussians import ClassGaussians, Covariance, aligned_head
-from prol.methods.adapters.modules import Adapter, TaskModules, move_towards
-from prol.methods.adapters.prototypes import Prototypes
-from prol.methods.adapters.training import AdapterOptions, seen_softmax
+from prol.methods.adapters.class_statistics import ClassGaussians, Covariance, Prototypes, aligned_head
+from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules, move_towards, seen_softmax
 from prol.methods.gradient import HEAD, GradientLearner, leaves, staged_twice, tokens_twice
 from prol.options import Count, NotNegative, Share
 from prol.state import State

@@ -15,9 +15,16 @@ from prol.backbones.blocks import Transformer
 from prol.classes import Tensors
 from prol.learner import InputOptions, Learner
 from prol.merging import Sums
-from prol.methods.closed_form.class_removal import SPREAD, TAKEN, forget_least_squares, take_out_of_inverse
+from prol.methods.closed_form.moments import SPREAD, TAKEN
 from prol.methods.closed_form.random_features import RandomLayer, sigmoid_features, uniform
-from prol.methods.closed_form.solvers import SolvedHead, recursive_least_squares, ridge_from_sums, sums_of_ridge
+from prol.methods.closed_form.solvers import (
+    SolvedHead,
+    forget_least_squares,
+    recursive_least_squares,
+    ridge_from_sums,
+    sums_of_ridge,
+    take_out_of_inverse,
+)
 from prol.options import Count, Positive
 from prol.state import State
 

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.learner import InputOptions, Learner
-from prol.methods.closed_form.class_removal import TAKEN, require_left_over
-from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
-from prol.methods.closed_form.moments import Moments, Totals
+from prol.learner import InputOptions
+from prol.methods.closed_form.moments import TAKEN, Moments, Totals
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, normal, uniform
+from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, class_means, factor
 from prol.options import Count, Positive
 from prol.state import State
@@ -35,7 +34,7 @@ class KLDAOptions(InputOptions):
     """Number type of the statistics; float32 halves their size."""
 
 
-class KLDA(Learner):
+class KLDA(SolvedLearner):
     """Adds up the second moments of φ = √(2/M) cos(√(2γ) hΩ + b), Ω and b random; the nearest class mean wins.
 
     Distances are Mahalanobis', by the scatter within classes, which is solved for predictions.
@@ -66,37 +65,32 @@ class KLDA(Learner):
             "phase": uniform((o.ensemble, o.features), 0, 2 * math.pi, random, b.device, b.dtype),
         }
 
-    def _embed(self, features: Tensor, member: int) -> Tensor:
-        return fourier_features(features, self.layer["weight"][member], self.layer["phase"][member], self.options.gamma)
+    def embed(self, encoded: Tensor, member: int = 0) -> Tensor:
+        return fourier_features(encoded, self.layer["weight"][member], self.layer["phase"][member], self.options.gamma)
 
     def update(self, encoded: Tensor, rows: Tensor, times: int = 1) -> None:
         for member, moments in enumerate(self.moments):
-            moments.add(self._embed(encoded, member), rows, times)
+            moments.add(self.embed(encoded, member), rows, times)
 
     def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:
-        require_left_over(self.moments[0].squares(), self._embed(encoded, 0))
+        self.moments[0].require_added(self.embed(encoded))
         self.update(encoded, rows, times=-1)
         return ()
 
     def score(self, encoded: Tensor) -> Tensor:
-        heads = self.latest(self._solve)
-        scores = [head.scores(self._embed(encoded, member)) for member, head in enumerate(heads)]
+        heads = self.latest(self.solve)
+        scores = [head.scores(self.embed(encoded, member)) for member, head in enumerate(heads)]
         if len(scores) == 1:
             return scores[0]
         mean = torch.stack([one.log_softmax(1) for one in scores]).logsumexp(0) - math.log(len(scores))
         return mean.masked_fill(~heads[0].seen, -torch.inf)
 
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        if not bool(self.moments[0].counts.rows.any()):
-            return None
-        return self.latest(self._distance).familiarity(self._embed(encoded, 0))
-
-    def _solve(self) -> list[SolvedHead]:
+    def solve(self) -> list[SolvedHead]:
         return [nearest_mean(moments.totals(), self.options.ridge) for moments in self.moments]
 
-    def _distance(self) -> RelativeDistance:
-        """By the first of the random features: one is as good as another."""
-        return RelativeDistance.of(self.moments[0].part(0, min(WIDEST, self.options.features)))
+    def familiar(self) -> Totals:
+        """Of the first of the random features: one is as good as another."""
+        return self.moments[0].part(0, min(WIDEST, self.options.features))
 
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
         for moments in self.moments:

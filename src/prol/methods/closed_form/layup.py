@@ -1,10 +1,11 @@
-"""LayUP: ridge regression on the class tokens of the last blocks."""
+"""LayUP: ridge regression on the class tokens of the last blocks, its strength by generalised cross-validation."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Literal
+from functools import cache, partial
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,15 +13,19 @@ from torch import Tensor
 from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Tapped, require_tapped
 from prol.backbones.blocks import Transformer
-from prol.learner import InputOptions, Learner
-from prol.methods.closed_form.class_removal import TAKEN, require_left_over
-from prol.methods.closed_form.cross_validation import STRENGTHS, choose_strength
-from prol.methods.closed_form.familiarity import RelativeDistance
-from prol.methods.closed_form.moments import Moments
-from prol.methods.closed_form.solvers import SolvedHead, mean_square, ridge
+from prol.learner import InputOptions
+from prol.methods.closed_form.moments import Moments, Totals
+from prol.methods.closed_form.solved import SolvedLearner
+from prol.methods.closed_form.solvers import SolvedHead, factor, mean_square, ridge
 from prol.options import Count, Positive
 from prol.state import State
 
+STRENGTHS = tuple(10 ** (half / 2) for half in range(-10, 9))
+"""Ridge strengths to choose from, in units of the features' mean square."""
+FIRST = STRENGTHS.index(1.0)
+"""Where the search begins: few samples want much."""
+NO_FREEDOM = 1e-3
+"""Share of the degrees of freedom that remain after the parameters, below which rounding decides."""
 SHARE = 0.1
 """Ridge strength as a share of that with the least squared error, which is too large for accuracy with many classes."""
 LARGEST = 1.0
@@ -52,7 +57,7 @@ def last_taps(blocks: int, network: Tapped, inputs: Tensor) -> Tensor:
     return network.tapped(inputs, blocks)[1]
 
 
-class LayUP(Learner):
+class LayUP(SolvedLearner):
     """Adds up the second moments of the last blocks' class tokens; scores are x (G + λI)⁻¹ S, solved for predictions.
 
     λ is chosen from the same sums: neither order nor chunks matter, up to rounding.
@@ -74,38 +79,67 @@ class LayUP(Learner):
         self.look = FrozenPass(read, b.acceleration.captured)
         accumulate = torch.float64 if o.accumulate == "float64" else torch.float32
         self.moments, self.last_width = Moments(state, sum(widths), accumulate), widths[-1]
-        state.count_by(self.moments.class_counts)
+        self.moments.describe_classes()
         state.solves(self.moments.width, torch.float64)
-        state.on_remove(self._remove_class)
-        state.trace(removed=self.moments.spread_trace)
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:
         self.moments.add(encoded, rows)
 
     def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:
-        require_left_over(self.moments.squares(), encoded)
-        self.moments.add(encoded, rows, times=-1)
+        self.moments.subtract(encoded, rows)
         return ()
 
-    def score(self, encoded: Tensor) -> Tensor:
-        return self.latest(self._solve).scores(encoded)
-
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        if not bool(self.moments.counts.rows.any()):
-            return None
-        return self.latest(self._distance).familiarity(encoded[:, -self.last_width :])
-
-    def _solve(self) -> SolvedHead:
+    def solve(self) -> SolvedHead:
         totals, strength = self.moments.totals(), self.options.ridge
         if strength == "auto":
             top = STRENGTHS.index(LARGEST / SHARE)
-            strength = SHARE * STRENGTHS[choose_strength(totals, intercept=False, top=top)] * mean_square(totals)
+            strength = SHARE * STRENGTHS[choose_strength(totals, top)] * mean_square(totals)
         return SolvedHead(ridge(totals, strength), None, totals.counts > 0)
 
-    def _distance(self) -> RelativeDistance:
-        """By the last block alone."""
-        return RelativeDistance.of(self.moments.part(self.moments.width - self.last_width, self.moments.width))
+    def familiar(self) -> Totals:
+        """Of the last block alone."""
+        return self.moments.part(self.moments.width - self.last_width, self.moments.width)
 
-    def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
-        self.moments.remove_class(tensors, row)
-        return TAKEN
+    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
+        return super().score_familiarity(encoded[:, -self.last_width :])
+
+
+def choose_strength(totals: Totals, top: int = len(STRENGTHS) - 1) -> int:
+    """The place in `STRENGTHS`, at most `top`, with the least error: three to five solves as a rule, going downhill."""
+    unit = float(totals.gram.diagonal().mean())
+    if unit <= 0:  # nothing but zeros
+        return FIRST
+
+    @cache
+    def error(place: int) -> float:
+        return cross_validated(totals, STRENGTHS[place] * unit)
+
+    best = FIRST
+    while best < top and not math.isfinite(error(best)):  # too weak a penalty to be judged
+        best += 1
+    while True:
+        lower = min((place for place in (best - 1, best + 1) if 0 <= place <= top), key=error)
+        if error(lower) >= error(best):
+            return best
+        best = lower
+
+
+def cross_validated(totals: Totals, penalty: float) -> float:
+    """How far ridge regression to one-hot targets is off on samples that it has not seen, as a sum of squares.
+
+    With G = XᵀX `[M, M]` and S = YᵀX `[C, M]` of N samples, W = S (G + λI)⁻¹ leaves N - tr(W Sᵀ) - λ |W|² on its own
+    samples. A sample left out is further off by 1 / (1 - p/N), with p = tr(G (G + λI)⁻¹) parameters in effect. No
+    sample is needed again.
+    """
+    count, matrix = float(totals.counts.sum()), totals.gram.clone()
+    matrix.diagonal().add_(penalty)
+    try:
+        lower = factor(matrix)
+    except ValueError:  # copies, of whose scatter rounding has left nothing: so weak a penalty cannot be judged
+        return math.inf
+    weight = torch.cholesky_solve(totals.sums.T, lower)
+    left = count - float((weight * totals.sums.T).sum()) - penalty * float(weight.square().sum())
+    # Of the inverse only the trace is wanted: single precision will do, and takes half the time.
+    trace = float(torch.cholesky_inverse(lower.float()).diagonal().double().sum())
+    freedom = 1 - (len(matrix) - penalty * trace) / max(count, 1e-9)
+    return left / freedom**2 if freedom > NO_FREEDOM else math.inf

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.learner import InputOptions, Learner
-from prol.methods.closed_form.class_removal import TAKEN
-from prol.methods.closed_form.familiarity import RelativeDistance
-from prol.methods.closed_form.moments import Moments, require_usable
+from prol.learner import InputOptions
+from prol.methods.closed_form.moments import Moments, Totals, require_usable
+from prol.methods.closed_form.solved import SolvedLearner
 from prol.methods.closed_form.solvers import class_means, factor, within_classes
 from prol.options import Count, NotNegative, Positive
 from prol.state import State
@@ -69,7 +68,7 @@ class LowRankGaussians:
         return (linear + own.square().sum(2) / 2 - self.volumes).masked_fill(~self.seen, -torch.inf)
 
 
-class LRRGDA(Learner):
+class LRRGDA(SolvedLearner):
     """Scores are densities of N(m_c, α₁S_c + α₂Σ + α₃I), S_c of rank r in directions of the class alone.
 
     The directions are a sketch: of those so far and a chunk's samples, the r along which a class varies most remain.
@@ -86,11 +85,10 @@ class LRRGDA(Learner):
         self.moments = Moments(state, width, torch.float64)
         shape = (min(self.options.rank, width), width)
         self.sketch = state.table("sketch", shape, kind="statistic", combine="keep")
-        state.count_by(self.moments.class_counts)
+        self.moments.describe_classes()
         state.solves((shape[0] + 1) * (width + 1), torch.float64)
-        state.on_remove(self._remove_class)
         state.on_combine(self._combine_classes)
-        state.trace(removed=self.moments.spread_trace, merged="of both classes' directions the leading ones stay")
+        state.trace(merged="of both classes' directions the leading ones stay")
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:
         require_usable(encoded)
@@ -110,27 +108,15 @@ class LRRGDA(Learner):
         stacked = torch.cat([self.sketch.rows[classes].double(), centred, step.unsqueeze(1)], dim=1)
         self.sketch.rows[classes] = leading_rows(stacked, self.sketch.rows.shape[1]).to(self.sketch.rows)
 
-    def score(self, encoded: Tensor) -> Tensor:
-        return self.latest(self._solve).scores(encoded)
-
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        if not bool(self.moments.counts.rows.any()):
-            return None
-        return self.latest(self._distance).familiarity(encoded)
-
-    def _solve(self) -> LowRankGaussians:
+    def solve(self) -> LowRankGaussians:
         o, totals = self.options, self.moments.totals()
         means, base = within_classes(totals)
         base.mul_(o.shared).diagonal().add_(o.identity)
         scale = (o.own / totals.counts.clamp(min=1)).sqrt()
         return LowRankGaussians.of(base, means, scale.view(-1, 1, 1) * self.sketch.rows.double(), totals.counts > 0)
 
-    def _distance(self) -> RelativeDistance:
-        return RelativeDistance.of(self.moments.totals())
-
-    def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
-        self.moments.remove_class(tensors, row)
-        return TAKEN
+    def familiar(self) -> Totals:
+        return self.moments.totals()
 
     def _combine_classes(self, tensors: dict[str, Tensor], values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG002
         both, sketch = [source, into], tensors["sketch"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from prol.engine.similarity import classmates
-from prol.methods.closed_form.class_removal import SPREAD, take_out_of_moments
 from prol.state import State
 
 BLOCK = 1024
@@ -18,6 +18,9 @@ COMPARED = 128
 HELD_OUT_EVERY = 5
 LARGEST = 1e12
 """Features beyond this are faulty, and their squares would soon overflow."""
+NOT_LEARNT = "these images were not learnt: what would be left of the sums is not that of any images"
+SPREAD = "the matrix that all classes share still holds how its images spread about their mean, mixed with all others"
+TAKEN = "its mean, and the expected share of its spread, in the matrix that all classes share"
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,17 @@ class Moments:
             self.sums.add_where(of, times * (mates.to(x) @ some), first)
             self.counts.add_where(of, times * mates.sum(1), first)
 
+    def subtract(self, features: Tensor, rows: Tensor) -> None:
+        """Subtracts features `[B, M]` of the class rows `[B]`, which must have been added."""
+        self.require_added(features)
+        self.add(features, rows, times=-1)
+
+    def require_added(self, features: Tensor) -> None:
+        """Refuses features `[B, M]` whose squares exceed those summed up so far by more than rounding."""
+        before, squares = self.squares().double(), features.double().square().sum(0)
+        if bool((squares > before * (1 + 1e-4) + 1e-6 * before.mean()).any()):
+            raise ValueError(NOT_LEARNT)
+
     def shift(self, step: Tensor) -> None:
         """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""
         d, counts = step.to(self.blocks[0].dtype), self.counts.rows.to(self.blocks[0].dtype)
@@ -114,6 +128,16 @@ class Moments:
     def tensors(self) -> dict[str, Tensor]:
         gram = {f"gram.{number}": block for number, block in enumerate(self.blocks)}
         return gram | {"sums": self.sums.rows, "counts": self.counts.rows}
+
+    def describe_classes(self) -> None:
+        """Says that these count a learner's images, and that a class is removed from them alone."""
+        self._state.count_by(self.class_counts)
+        self._state.on_remove(self._take_out)
+        self._state.trace(removed=self.spread_trace)
+
+    def _take_out(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
+        self.remove_class(tensors, row)
+        return TAKEN
 
     def remove_class(self, tensors: dict[str, Tensor], row: int) -> int:
         """Removes a class from these moments in a saved state, but for its row; returns how many samples it had."""
@@ -192,3 +216,37 @@ def require_usable(features: Tensor) -> None:
             "the backbone returns values that are not finite for an image of this chunk, which is not learnt: "
             "look at its weights and precision"
         )
+
+
+def spread_share(counts: Tensor, row: int) -> float:
+    """The share of the spread within classes that is expected to be that of one of them, from counts `[C]` alone.
+
+    n samples have n - 1 degrees of freedom about their own mean: none where a class has one sample, all where it is
+    the only one with more.
+    """
+    free = (counts.double() - 1).clamp(min=0)
+    return float(free[row] / free.sum()) if float(free.sum()) > 0 else 0.0
+
+
+def weights_without(counts: Tensor, row: int) -> tuple[float, Tensor]:
+    """The change of XᵀX to (1 - f) XᵀX + Sᵀ diag(w) S: the first factor, and w `[C]`.
+
+    With M = Σ s sᵀ / n over all classes, XᵀX - M is the spread within classes, of which the share f goes; of M the
+    part of the class in `row` goes. What is left is positive semidefinite, and nothing where no other class has images.
+    """
+    share = spread_share(counts, row)
+    weights = share / counts.double().clamp(min=1)
+    weights[row] = -(1 - share) / counts[row].double().clamp(min=1)
+    return 1 - share, weights
+
+
+def take_out_of_moments(tensors: dict[str, Tensor], prefix: str, row: int) -> int:
+    """Removes a class from the state of `Moments` under a prefix, but for its row; returns how many samples it had."""
+    sums, counts = tensors[f"{prefix}sums"].double(), tensors[f"{prefix}counts"]
+    factor, weights = weights_without(counts, row)
+    weighted = weights.unsqueeze(1) * sums
+    for name in [name for name in tensors if name.startswith(f"{prefix}gram.")]:
+        height, end = tensors[name].shape
+        block = factor * tensors[name].double() + weighted[:, end - height : end].T @ sums[:, :end]
+        tensors[name] = block.to(tensors[name].dtype)
+    return round(float(counts[row]))

@@ -9,10 +9,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
-from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
+from prol.learner import InputOptions, TaskClock, TaskOptions
+from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, gamma_by_variance, normal, uniform
 from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
+from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, lda
 from prol.options import Count, Positive
 from prol.state import State
@@ -40,7 +41,7 @@ class RanDumbOptions(TaskOptions, InputOptions):
         require_memory(self.memory)
 
 
-class RanDumb(Learner):
+class RanDumb(SolvedLearner):
     """Adds up the second moments of φ = √(2/M) cos(√(2γ) hΩ + b), Ω and b random; the classifier is LDA.
 
     It is solved for predictions. With the default `memory` no sample and no feature of one is stored.
@@ -76,31 +77,23 @@ class RanDumb(Learner):
             self.gamma = gamma_by_variance(encoded)
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier predicts
             self.recollection.begin_task()
-        self.recollection.add(encoded, rows, self.clock.number, self._embed, self.random)
+        self.recollection.add(encoded, rows, self.clock.number, self.embed, self.random)
         self.clock.steps += 1
 
     def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:
-        self.recollection.take_out(encoded, rows, self._embed)
+        self.recollection.take_out(encoded, rows, self.embed)
         return (GAMMA_STAYS,) if self.options.gamma == "auto" else ()
 
-    def _embed(self, features: Tensor) -> Tensor:
+    def embed(self, encoded: Tensor) -> Tensor:
         gamma = 1.0 if self.gamma is None else self.gamma
-        return fourier_features(features, self.layer["weight"], self.layer["phase"], gamma)
+        return fourier_features(encoded, self.layer["weight"], self.layer["phase"], gamma)
 
-    def score(self, encoded: Tensor) -> Tensor:
-        return self.latest(self._solve).scores(self._embed(encoded))
+    def familiar(self) -> Totals | None:
+        """Of the first of the random features: one is as good as another."""
+        return self.recollection.leading_totals(self.clock.number, self.embed, WIDEST)
 
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        if not bool(self.recollection.counts().any()):
-            return None
-        return self.latest(self._distance).familiarity(self._embed(encoded))
-
-    def _distance(self) -> RelativeDistance:
-        """By the first of the random features: one is as good as another."""
-        return RelativeDistance.of(self.recollection.leading_totals(self.clock.number, self._embed, WIDEST))
-
-    def _solve(self) -> SolvedHead:
-        totals, _ = self.recollection.totals(self.clock.number, self._embed)
+    def solve(self) -> SolvedHead:
+        totals, _ = self.recollection.totals(self.clock.number, self.embed)
         return SolvedHead(*lda(totals, priors=self.options.priors), totals.counts > 0)
 
     def exemptions(self) -> dict[str, str]:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels
-from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
-from prol.methods.closed_form.familiarity import WIDEST, RelativeDistance
+from prol.learner import InputOptions, TaskClock, TaskOptions
 from prol.methods.closed_form.first_task import FirstTask
+from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.random_features import RandomLayer, normal, relu_features
 from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
+from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, choose_ridge, lda, ridge
 from prol.options import Count, Positive
 from prol.state import State
@@ -48,7 +49,7 @@ class RanPACOptions(TaskOptions, InputOptions):
         require_memory(self.memory)
 
 
-class RanPAC(Learner):
+class RanPAC(SolvedLearner):
     """Adds up the second moments of φ = max(0, hW), W random; scores are φ (G + λI)⁻¹ S, solved for predictions.
 
     With the default `memory` no sample and no feature of one is stored, and the order of the stream does not matter.
@@ -110,32 +111,24 @@ class RanPAC(Learner):
         if self.clock.steps == 0:  # only now: until a task's first chunk, the last task's classifier predicts
             self._choose_strength()
             self.recollection.begin_task()
-        self.recollection.add(encoded, rows, self.clock.number, self._embed, self.random)
+        self.recollection.add(encoded, rows, self.clock.number, self.embed, self.random)
         self.clock.steps += 1
 
     def subtract(self, encoded: Tensor, rows: Tensor) -> tuple[str, ...]:
         if self.first_task is not None:
             raise ValueError("with adapt=norms images cannot be unlearnt: the LayerNorms were tuned on them")
-        self.recollection.take_out(encoded, rows, self._embed)
+        self.recollection.take_out(encoded, rows, self.embed)
         return tuple(filter(None, [self._chosen()]))
 
-    def _embed(self, features: Tensor) -> Tensor:
-        return relu_features(features, self.layer["weight"]) if self.layer.tensors else features
+    def embed(self, encoded: Tensor) -> Tensor:
+        return relu_features(encoded, self.layer["weight"]) if self.layer.tensors else encoded
 
-    def score(self, encoded: Tensor) -> Tensor:
-        return self.latest(self._solve).scores(self._embed(encoded))
+    def familiar(self) -> Totals | None:
+        """Of the first of the random features: one is as good as another."""
+        return self.recollection.leading_totals(self.clock.number, self.embed, WIDEST)
 
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        if not bool(self.recollection.counts().any()):
-            return None
-        return self.latest(self._distance).familiarity(self._embed(encoded))
-
-    def _distance(self) -> RelativeDistance:
-        """By the first of the random features: one is as good as another."""
-        return RelativeDistance.of(self.recollection.leading_totals(self.clock.number, self._embed, WIDEST))
-
-    def _solve(self) -> SolvedHead:
-        fit, held = self.recollection.totals(self.clock.number, self._embed)
+    def solve(self) -> SolvedHead:
+        fit, held = self.recollection.totals(self.clock.number, self.embed)
         whole, bias = fit if held is None else fit + held, None
         if self.options.classifier == "lda":
             weight, bias = lda(whole, priors=True)
@@ -150,7 +143,7 @@ class RanPAC(Learner):
         """The first task decides: the later it is chosen, the more classes there are, and the worse it becomes."""
         enough = self.clock.number > 0 and self.recollection.samples_seen() >= CHOSEN_AFTER
         if enough and self.recollection.twin:
-            fit, held = self.recollection.totals(0, self._embed)
+            fit, held = self.recollection.totals(0, self.embed)
             assert held is not None
             self.strength = choose_ridge(fit, held)
             self.recollection.merge()

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from prol.backbones.base import Backbone
 from prol.classes import Tensors
-from prol.methods.closed_form.class_removal import SPREAD, TAKEN, require_left_over
-from prol.methods.closed_form.moments import Totals, TwinMoments
+from prol.methods.closed_form.moments import SPREAD, TAKEN, Totals, TwinMoments
 from prol.state import State
 from prol.tables import Amount
 
@@ -185,9 +184,7 @@ class Recollection:
                 "while every fifth image is held out to choose the ridge, it is not known which part an image is in: "
                 "give ridge= a number, or wait until a first task of 500 images is over"
             )
-        embedded = embed(features)
-        require_left_over(self.moments.fit.squares(), embedded)
-        self.moments.fit.add(embedded, rows, times=-1)
+        self.moments.fit.subtract(embed(features), rows)
         self.moments.seen -= len(rows)
 
     def require_additive(self) -> None:
@@ -238,8 +235,10 @@ class Recollection:
             fit = fit + Totals.of(embed(features), rows, self._state.classes)
         return fit, held
 
-    def leading_totals(self, task: int, embed: Embed, width: int) -> Totals:
-        """Moments of the first `width` features, all in one."""
+    def leading_totals(self, task: int, embed: Embed, width: int) -> Totals | None:
+        """Moments of the first `width` features, all in one; None where no sample was seen."""
+        if not bool(self.counts().any()):
+            return None
         if self.memory in ("statistics", "none") and self.moments is not None:  # nothing as large as all of them
             parts = [part.part(0, min(width, part.width)) for part in self.moments.parts().values()]
         else:

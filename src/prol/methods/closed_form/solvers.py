@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.moments import NOT_LEARNT, Totals, weights_without
 
 STRENGTHS = tuple(10 ** (third / 3) for third in range(-24, 25))
 """Ridge strengths to choose from, in units of the mean of G's diagonal."""
@@ -133,6 +133,36 @@ def recursive_least_squares(inverse: Tensor, weight: Tensor, features: Tensor, t
     error = targets - features @ weight.T
     weight.addmm_(error.T, torch.cholesky_solve(mapped, lower))
     inverse.addmm_(change.T, change, alpha=-1)
+
+
+def forget_least_squares(inverse: Tensor, weight: Tensor, features: Tensor, targets: Tensor) -> None:
+    """Undoes `recursive_least_squares` on samples A `[B, M]` with targets Y `[B, C]`, in place.
+
+    R ← R + RAᵀKAR with K = (I - ARAᵀ)⁻¹, then W ← W - (Y - AWᵀ)ᵀKAR. K exists for samples that were learnt.
+    """
+    mapped = features @ inverse
+    small = -(mapped @ features.T)
+    small.diagonal().add_(1.0)
+    lower, failed = torch.linalg.cholesky_ex((small + small.T) / 2)
+    if bool(failed):
+        raise ValueError(NOT_LEARNT)
+    change = torch.linalg.solve_triangular(lower, mapped, upper=False)
+    error = targets - features @ weight.T
+    weight.addmm_(error.T, torch.cholesky_solve(mapped, lower), alpha=-1)
+    inverse.addmm_(change.T, change)
+
+
+def take_out_of_inverse(inverse: Tensor, weight: Tensor, counts: Tensor, row: int, ridge: float) -> None:
+    """Removes a class where (XᵀX + ridge I)⁻¹ `[M, M]` and the ridge solution `[C, M]` are stored, in place."""
+    lower = torch.linalg.cholesky(inverse)
+    sums = torch.cholesky_solve(weight.T, lower).T
+    share, weights = weights_without(counts, row)
+    identity = torch.eye(len(inverse)).to(inverse)
+    gram = torch.cholesky_inverse(lower) - ridge * identity
+    changed = share * gram + sums.T @ (weights.unsqueeze(1) * sums) + ridge * identity
+    solved = torch.cholesky_inverse(torch.linalg.cholesky((changed + changed.T) / 2))
+    inverse.copy_((solved + solved.T) / 2)
+    weight.copy_(sums @ inverse)
 
 
 def factor(matrix: Tensor, largest: float = 0.0) -> Tensor:

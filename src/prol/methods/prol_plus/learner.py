@@ -13,9 +13,8 @@ from torch import Tensor
 from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, Tapped, require_tapped
 from prol.learner import Learner, TaskClock
-from prol.methods.closed_form.class_removal import SPREAD, TAKEN
 from prol.methods.closed_form.first_task import FirstTask
-from prol.methods.closed_form.moments import Moments, require_usable, usable
+from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable, usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead
 from prol.methods.prol_plus.block_features import Scale

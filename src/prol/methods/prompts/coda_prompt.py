@@ -14,8 +14,14 @@ from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, leaves, tokens_and_query
-from prol.methods.prompts.prefixes import by_block, component_weights, mixed, orthogonality_gap, orthonormal_rows
-from prol.methods.prompts.training import PromptOptions
+from prol.methods.prompts.prefixes import (
+    PromptOptions,
+    by_block,
+    component_weights,
+    mixed,
+    orthogonality_gap,
+    orthonormal_rows,
+)
 from prol.options import Count, NotNegative, Positive, Whole
 from prol.state import State
 

@@ -17,7 +17,7 @@ from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.engine.step import Remembered
 from prol.methods.gradient import GradientLearner, descend, head_parts
 from prol.methods.prompts.conv_prompts import ConvPrompts, generators_by_likeness
-from prol.methods.prompts.training import PromptOptions
+from prol.methods.prompts.prefixes import PromptOptions
 from prol.options import Count, NotNegative, Positive, Whole
 from prol.state import State
 from prol.tables import Amount

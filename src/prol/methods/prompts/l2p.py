@@ -15,8 +15,7 @@ from prol.engine.heads import LinearHead
 from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.engine.similarity import cosine_to_all
 from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, tokens_and_query
-from prol.methods.prompts.prefixes import batch_vote, nearest_keys, pull
-from prol.methods.prompts.training import Init, PromptOptions, Selection, initial
+from prol.methods.prompts.prefixes import Init, PromptOptions, Selection, batch_vote, initial, nearest_keys, pull
 from prol.options import Count, NotNegative
 from prol.state import State
 from prol.tables import Amount

@@ -1,15 +1,37 @@
-"""Prefixes stored in tables, in the form that blocks take.
+"""What the prompt methods share: common options, fresh prompts, and prefixes in the form that blocks take.
 
 Axes: L prompted blocks, 2 for key/value, H heads, l positions, d = D / H.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from prol.backbones.blocks import Prefix
 from prol.engine.similarity import cosine_to_all, unit
+from prol.methods.gradient import TrainingOptions
+from prol.options import Positive
+
+Selection = Literal["per_sample", "batch_vote"]
+Init = Literal["wide", "small"]
+
+
+@dataclass(frozen=True)
+class PromptOptions(TrainingOptions):
+    """Options that L2P, DualPrompt, CODA-Prompt and ConvPrompt have in common."""
+
+    clip: Positive | None = 1.0
+    """Limit on the joint norm of all gradients; none for no limit."""
+
+
+def initial(shape: tuple[int, ...], init: Init, random: torch.Generator) -> Tensor:
+    """Fresh prompts or keys: uniform in (-1, 1), or in (0, 0.01) as the first publications drew them."""
+    low, high = (-1.0, 1.0) if init == "wide" else (0.0, 0.01)
+    return torch.empty(shape).uniform_(low, high, generator=random)
 
 
 def by_block(prefixes: Tensor, first_block: int = 0) -> dict[int, Prefix]:

@@ -1,4 +1,4 @@
-"""A Gaussian of features for each class by running moments, and a head trained again on draws from them."""
+"""What is stored of each class's features: sums for its mean, or a Gaussian, from which a head is trained again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from prol.classes import Tensors
 from prol.engine.sgd import MOMENTUM
 from prol.engine.similarity import classmates
 from prol.state import State
+from prol.tables import Table
 
 Covariance = Literal["full", "diagonal"]
 
@@ -21,6 +22,33 @@ RIDGE = 1e-4
 """Added to every variance, so that a class of one sample has a Gaussian too."""
 DECAY = 5e-4
 """Weight decay of the head while it is aligned."""
+
+
+class Prototypes:
+    """The sum of features and a count for each class."""
+
+    def __init__(self, state: State, width: int) -> None:
+        # Sums in float64, so that a long stream does not round a class's late samples away.
+        self.sums = state.table("sums", width, dtype=torch.float64, kind="statistic")
+        self.counts = state.table("counts", dtype=torch.float64, kind="statistic")
+
+    def add(self, features: Tensor, rows: Tensor, valid: Tensor | None = None) -> None:
+        """Features `[B, D]` of samples of class rows `[B]`; none of them where `valid`, a bool scalar, is false."""
+        mates, first = classmates(rows)
+        where = first if valid is None else first & valid
+        self.sums.add_where(rows, mates @ features.double(), where)
+        self.counts.add_where(rows, mates.sum(1), where)
+
+    def means(self) -> Tensor:
+        """`[C, D]`; zero for a class without samples."""
+        return self.sums.rows / self.counts.rows.clamp(min=1).unsqueeze(1)
+
+    def measured(self) -> Tensor:
+        """Which classes have had a sample, bool `[C]`."""
+        return self.counts.rows > 0
+
+    def tables(self) -> dict[str, Table]:
+        return {"sums": self.sums, "counts": self.counts}
 
 
 class ClassGaussians:

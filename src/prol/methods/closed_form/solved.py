@@ -1,12 +1,17 @@
-"""Familiarity of a feature: the Mahalanobis distance to the nearest class, relative to that to all samples."""
+"""Learners whose classifier is solved from second moments, and the familiarity that follows from the same moments.
+
+Familiarity of a feature is the Mahalanobis distance to the nearest class, relative to that to all samples.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from prol.learner import Learner
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import NEGLIGIBLE, factor, mean_square, within_classes
 
@@ -16,6 +21,37 @@ LEAST_FREEDOM = 0.05
 """Least share of the degrees of freedom that remain after the parameters."""
 WIDEST = 1000
 """Maximum number of features used: more random ones add no information."""
+
+
+class SolvedLearner(Learner):
+    """Adds up moments; what predictions need is solved from them, once until they change.
+
+    A method implements `solve` and `familiar`, and `embed` where it does not classify the features themselves.
+    """
+
+    def solve(self) -> Any:
+        """A classifier, whose `scores` turns what `embed` returns `[B, M]` into scores `[B, C]`."""
+        raise NotImplementedError
+
+    def familiar(self) -> Totals | None:
+        """Moments by which familiarity is measured, of the first features that `embed` returns; None without any."""
+        raise NotImplementedError
+
+    def embed(self, encoded: Tensor) -> Tensor:
+        """What is classified, `[B, M]`, from encoded images `[B, D]`."""
+        return encoded
+
+    def score(self, encoded: Tensor) -> Tensor:
+        scores: Tensor = self.latest(self.solve).scores(self.embed(encoded))
+        return scores
+
+    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
+        distance = self.latest(self._distance)
+        return None if distance is None else distance.familiarity(self.embed(encoded))
+
+    def _distance(self) -> RelativeDistance | None:
+        totals = self.familiar()
+        return None if totals is None or not bool(totals.counts.any()) else RelativeDistance.of(totals)
 
 
 @dataclass(frozen=True)
