@@ -29,6 +29,13 @@ Backbone = Annotated[
         "of timm, ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
     ),
 ]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(
+        help="Pixels along a side of the network's input; positions are resampled. By default its own.",
+        show_default=False,
+    ),
+]
 Weights = Annotated[
     str | None,
     typer.Option(
@@ -142,10 +149,7 @@ class PlanFlags(StreamFlags):
             None,
         ),
     ] = None
-    image_size: Annotated[
-        int | None,
-        _option("Pixels along a side of the network's input; positions are resampled. By default its own.", None),
-    ] = None
+    image_size: ImageSize = None
     device: Annotated[str | None, _option("The device: auto, cpu, cuda or cuda:N. By default auto.", None)] = None
     precision: Annotated[
         str | None, _option("The precision: auto, float32, float64 or bf16. By default auto.", None)
@@ -167,10 +171,7 @@ class PlanFlags(StreamFlags):
         found = super().given()
         size = found.pop("image_size", None)
         if size is not None:
-            from prol.backbones import with_image_size
-
-            network = found.get("backbone", "auto")
-            found["backbone"] = with_image_size("builtin" if network == "auto" else network, size)
+            found["backbone"] = sized(found.get("backbone", "auto"), size)
         return found
 
     def plan(self, method: str, dataset: str, options: dict[str, Any], **more: Any) -> Plan:
@@ -252,6 +253,15 @@ class ExecutorFlags:
                 raise ValueError(f"--{name.replace('_', '-')} is for --executor ray: add that, or leave it out")
         processes = LocalProcesses(1 if self.jobs is None else self.jobs, self.retries)
         return Serial(display) if processes.jobs == 1 else processes
+
+
+def sized(backbone: str, image_size: int | None) -> str:
+    """The network's name for images of the size that `--image-size` gives; "auto" is the built-in one then."""
+    if image_size is None:
+        return backbone
+    from prol.backbones import with_image_size
+
+    return with_image_size("builtin" if backbone == "auto" else backbone, image_size)
 
 
 def with_flags(function: Callable[..., None]) -> Callable[..., None]:

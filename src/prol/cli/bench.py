@@ -42,6 +42,7 @@ def overview(context: typer.Context) -> None:
 def speed(
     methods: Methods = None,
     backbone: a.Backbone = "builtin",
+    image_size: a.ImageSize = None,
     chunk: Annotated[str, typer.Option(help="Images per training step, separated by commas.")] = "1,10,32",
     batch: Annotated[str, typer.Option(help="Images per prediction, separated by commas.")] = "10,128",
     device: a.Device = "auto",
@@ -69,7 +70,7 @@ def speed(
     specs = read_methods(methods or ["prol"], chunks[0])
     settings = {"classes": classes, "first_task": first_task, "side": side}
     record = Record("speed", specs, settings, device, threads, out)
-    opened = record.open_backbone(backbone, precision)
+    opened = record.open_backbone(a.sized(backbone, image_size), precision)
     pace = record.pace(warmup, repeats, steps)
     if peak:
         record.content["peak"] = matrix_peak(opened.device, opened.precision, Pace(repeats=repeats))
@@ -82,6 +83,7 @@ def speed(
 def ladder(
     method: OneMethod = "prol",
     backbone: a.Backbone = "builtin",
+    image_size: a.ImageSize = None,
     chunk: Chunk = 10,
     device: a.Device = "auto",
     classes: Classes = 100,
@@ -104,6 +106,7 @@ def ladder(
     from prol.cli.bench_record import Record, read_methods
 
     [spec] = read_methods([method], chunk)
+    backbone = a.sized(backbone, image_size)
     settings = {"backbone": backbone, "chunk": chunk, "classes": classes, "first_task": first_task, "side": side}
     record = Record("ladder", [spec], settings, device, threads, out, plot)
     pace, workload = record.pace(warmup, repeats, steps), Workload(classes, first_task, side)
@@ -120,6 +123,7 @@ def ladder(
 def growth(
     method: OneMethod = "prol",
     backbone: a.Backbone = "builtin",
+    image_size: a.ImageSize = None,
     classes: Annotated[str, typer.Option(help="Numbers of classes, separated by commas.")] = "10,100,1000,10000,100000",
     chunk: Chunk = 10,
     batch: Annotated[int, typer.Option(min=1, help="Images per prediction.")] = 10,
@@ -140,7 +144,7 @@ def growth(
     numbers = whole_numbers("--classes", classes, least=2)
     [spec] = read_methods([method], chunk)
     record = Record("growth", [spec], {"chunk": chunk, "batch": batch, "classes": numbers}, device, threads, out, plot)
-    opened = record.open_backbone(backbone, precision)
+    opened = record.open_backbone(a.sized(backbone, image_size), precision)
     rows = measure(spec, opened, numbers, chunk, batch, record.pace(warmup, repeats, steps))
     record.finish(rows, with_growth_ratios)
 
@@ -150,6 +154,7 @@ def files(
     dataset: Annotated[str, typer.Argument(help="A name that `prol datasets` lists, or a folder of images.")],
     method: OneMethod = "prol",
     backbone: a.Backbone = "builtin",
+    image_size: a.ImageSize = None,
     images: Annotated[int, typer.Option(min=1, help="Maximum number of training images.")] = 1000,
     chunk: Chunk = 10,
     workers: a.Workers = None,
@@ -173,7 +178,7 @@ def files(
     settings = {"dataset": dataset, "images": images, "chunk": chunk, "workers": threads_ahead}
     record = Record("files", [spec], settings, device, threads, out)
     opened_data = open_images(dataset, data, data_options or [])
-    learner = spec.learner(record.open_backbone(backbone, precision), chunk)
+    learner = spec.learner(record.open_backbone(a.sized(backbone, image_size), precision), chunk)
     rows = measure(opened_data, learner, chunk, images, threads_ahead, repeats)
     record.content |= limit(rows)
     record.finish(rows)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prol.cli import arguments as a
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -40,6 +42,7 @@ def params(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method.")
     ] = None,
     backbone: Annotated[str, typer.Option(help="The network, as for `prol run`; no weights are loaded.")] = "auto",
+    image_size: a.ImageSize = None,
     classes: Annotated[int, typer.Option(help="The number of classes.")] = 100,
     tasks: Annotated[int, typer.Option(help="The number of tasks.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -49,7 +52,7 @@ def params(
     from prol.options import parse_pairs
     from prol.runs.inspection import count_parameters
 
-    counts = count_parameters(method, parse_pairs(options or []), backbone, classes, tasks)
+    counts = count_parameters(method, parse_pairs(options or []), a.sized(backbone, image_size), classes, tasks)
     if as_json:
         import json
 

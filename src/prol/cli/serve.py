@@ -29,6 +29,7 @@ def serve(
         str | None,
         typer.Option(help="small by default; of a saved learner, where its weights are now."),
     ] = None,
+    image_size: a.ImageSize = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="An option of the method; may be repeated.", rich_help_panel=_NEW),
@@ -88,6 +89,7 @@ def serve(
         pending_bytes=pending_bytes,
         pending_seconds=pending_seconds,
     )
-    options = ServeOptions(method, backbone, parse_pairs(option or []), seed, device, checkpoints)
+    network = backbone if image_size is None else a.sized(backbone or "auto", image_size)
+    options = ServeOptions(method, network, parse_pairs(option or []), seed, device, checkpoints)
     tokens = Tokens.of(read_token(read_token_file, "PROL_READ_TOKEN"), read_token(write_token_file, "PROL_WRITE_TOKEN"))
     run(folder, options, limits, tokens, host, port)
