@@ -12,7 +12,7 @@ from prol.backbones.base import Pixels
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
 from prol.engine.losses import clip_together
-from prol.methods.gradient import HEAD, GradientLearner
+from prol.methods.gradient import HEAD, GradientLearner, reported
 from prol.methods.head_only import HeadOnlyOptions, both_cross_entropies
 from prol.options import NotNegative
 from prol.state import State
@@ -48,9 +48,7 @@ class Finetune(GradientLearner):
         state.tensors("weights", lambda: self.weights, kind="parameter")
         state.on_load(self._renew_working_weights)
         self.adam = Adam(state, per_class=HEAD)
-        trained = "every weight of the network was trained with it"
-        state.trace(removed=trained, merged=trained)
-        self.train_with(state)
+        self.train_with(state, "every weight of the network was trained with it")
 
     def start_task(self) -> None:
         self.adam.reset()
@@ -70,8 +68,7 @@ class Finetune(GradientLearner):
         self.adam.update_together("trunk", list(trunk.values()), [gradients[name] for name in trunk], o.rate)
         self.adam.update_all({name: part for name, part in parts.items() if name not in trunk}, gradients, o.rate)
         self._renew_working_weights()
-        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
-        return {"inter": inter.detach(), "intra": intra.detach(), "total": total.detach(), "lr": lr}
+        return reported({"inter": inter, "intra": intra, "total": total}, o)
 
     @torch.no_grad()
     def _renew_working_weights(self) -> None:

@@ -15,7 +15,7 @@ from prol.backbones.base import Augment, Pixels, Staged
 from prol.backbones.blocks import Transformer
 from prol.classes import Combine
 from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
-from prol.engine.losses import Mask, clip_together
+from prol.engine.losses import Mask, allowed_classes, clip_together, masked_cross_entropy
 from prol.engine.step import FastStep, MakeStaged
 from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
 from prol.options import Count, NotNegative, Positive
@@ -66,8 +66,12 @@ class GradientLearner(Learner):
     options: StepOptions
     clock: TaskClock
 
-    def train_with(self, state: State) -> None:
-        """Declares the clock and the step; `one_step` and `look_ahead` are captured as graphs on a GPU."""
+    def train_with(self, state: State, shared: str = "") -> None:
+        """Declares the clock and the step; `one_step` and `look_ahead` are captured as graphs on a GPU.
+
+        `shared` says which of what was trained with a class all classes share: its trace stays there.
+        """
+        state.trace(removed=shared, merged=shared)
         o, captured = self.options, self.backbone.acceleration.captured
         self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
         self.take_step = FastStep(self.one_step, self.look_ahead, captured, o.lr, state)
@@ -79,6 +83,10 @@ class GradientLearner(Learner):
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         """The part of a step that does not depend on earlier steps; on a GPU it runs while the last step is running."""
         return {"inputs": self.rendered(*staged)}
+
+    def class_loss(self, logits: Tensor, rows: Tensor, mask: Mask) -> Tensor:
+        """Mean cross entropy of `[B, C]` over the classes that compete; `rows` `[B]` are the samples' own."""
+        return masked_cross_entropy(logits, rows, allowed_classes(mask, rows, self.clock.first_row, len(self.classes)))
 
     def layout(self) -> tuple[Hashable, ...]:
         """Which operations a step has and where its buffers are: a captured step holds while this stays the same."""
@@ -158,15 +166,24 @@ def descend(
     Parts named "norm.*", the backbone's LayerNorms, move at a share of the rate.
     """
     valid = values["total"].detach().isfinite()
-    gradients = part_gradients(values["total"], parts)
-    if options.clip is not None:
-        gradients = clip_together(gradients, options.clip, gathered_rows(parts))
+    gradients = clipped_gradients(values["total"], parts, options.clip)
     adam.begin_step(valid)
     norms = [name for name in parts if name.startswith("norm.")]
     rate = options.rate * norm_lr_factor
     adam.update_together("norm", [parts[name] for name in norms], [gradients[name] for name in norms], rate)
     adam.update_all({name: part for name, part in parts.items() if name not in norms}, gradients, options.rate)
-    lr = torch.full((), options.rate, dtype=torch.float64, device=valid.device)
+    return reported(values, options)
+
+
+def clipped_gradients(total: Tensor, parts: Mapping[str, Part], clip: float | None) -> dict[str, Tensor]:
+    """The gradient of each part, their joint norm at most `clip`."""
+    gradients = part_gradients(total, parts)
+    return gradients if clip is None else clip_together(gradients, clip, gathered_rows(parts))
+
+
+def reported(values: Mapping[str, Tensor], options: StepOptions) -> dict[str, Tensor]:
+    """What a step returns: its loss terms without their gradients, and the rate."""
+    lr = torch.full((), options.rate, dtype=torch.float64, device=values["total"].device)
     return {name: value.detach() for name, value in values.items()} | {"lr": lr}
 
 

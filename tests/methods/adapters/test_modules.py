@@ -111,7 +111,7 @@ def stored(tasks: TaskModules) -> dict[str, Tensor]:
 @torch.no_grad()
 def test_samples_may_have_adapters_of_their_own(tiny: ViT) -> None:
     module, tokens = MODULES["adapter"], tiny.embed(images(tiny))
-    tasks = TaskModules(State(), module, tiny.dtype)
+    tasks = TaskModules(State(), tiny, module)
     for seed in range(2):
         tasks.append(far(module, seed))
     choice = torch.tensor([1, 0, 1])
@@ -121,8 +121,8 @@ def test_samples_may_have_adapters_of_their_own(tiny: ViT) -> None:
         torch.testing.assert_close(mixed[sample : sample + 1], alone, rtol=0, atol=1e-12)
 
 
-def test_only_the_last_tasks_module_is_trained_and_the_mean_is_of_those_before() -> None:
-    module, tasks = MODULES["adapter"], TaskModules(State(), MODULES["adapter"], torch.float64)
+def test_only_the_last_tasks_module_is_trained_and_the_mean_is_of_those_before(tiny: ViT) -> None:
+    module, tasks = MODULES["adapter"], TaskModules(State(), tiny, MODULES["adapter"])
     for seed in range(3):
         tasks.append(far(module, seed))
     assert tasks.count == 3
@@ -135,8 +135,8 @@ def test_only_the_last_tasks_module_is_trained_and_the_mean_is_of_those_before()
         torch.testing.assert_close(mean[name], (before[name][0] + before[name][1]) / 2)
 
 
-def test_a_task_may_begin_with_a_copy_of_the_last_module() -> None:
-    module, tasks = MODULES["adapter"], TaskModules(State(), MODULES["adapter"], torch.float64)
+def test_a_task_may_begin_with_a_copy_of_the_last_module(tiny: ViT) -> None:
+    module, tasks = MODULES["adapter"], TaskModules(State(), tiny, MODULES["adapter"])
     tasks.append(far(module))
     for _ in range(3):
         tasks.append(tasks.of(-1))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.engine.adam import Adam, part_gradients
-from prol.methods.prompts.conv_prompts import (
+from prol.methods.prompts.convprompt import (
     KERNEL,
     ConvPrompts,
     generated,

@@ -13,8 +13,7 @@ import prol
 from methods.naive_vit import outputs, tokens_of
 from methods.small_streams import changed, changed_rows, pictures, tensors
 from prol.backbones import ViT, open_backbone
-from prol.methods.prompts.conv_prompts import generators_by_likeness
-from prol.methods.prompts.convprompt import ConvPrompt
+from prol.methods.prompts.convprompt import ConvPrompt, generators_by_likeness
 
 KINDS = [0, 1, 2, 3]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -12,15 +11,13 @@ from torch import Tensor
 
 from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer, require_vit
-from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
-from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy
 from prol.engine.sgd import SGD
 from prol.engine.similarity import cosine_to_all, unit
 from prol.engine.step import MakeStaged
 from prol.methods.adapters.class_statistics import Prototypes
 from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules
-from prol.methods.gradient import HEAD, GradientLearner, leaves, staged_twice, tokens_twice
+from prol.methods.gradient import HEAD, GradientLearner, clipped_gradients, leaves, reported, staged_twice, tokens_twice
 from prol.options import Count, NotNegative
 from prol.state import State
 
@@ -66,16 +63,16 @@ class EASE(GradientLearner):
     def build(self, state: State) -> None:
         vit, o = require_vit(self.name, self.backbone), self.options
         adapter = Adapter(vit.width, vit.depth, o.bottleneck, o.scale)
-        self.adapters = TaskModules(state.scope("adapters"), adapter, vit.dtype)
+        self.adapters = TaskModules(state.scope("adapters"), vit, adapter)
         self.head = LinearHead(state.scope("head"), vit.width, vit.dtype)
         self.prototypes: list[Prototypes] = []
         self.first_rows: list[int] = []
         state.value("first_rows", self, is_row=True)
         state.on_load(lambda: None, prepare=self._match_spaces)
         self.sgd = SGD(state, HEAD)
-        trained = "the adapter of its task, and those of later ones if it came again, were trained with it"
-        state.trace(removed=trained, merged=trained)
-        self.train_with(state)
+        self.train_with(
+            state, "the adapter of its task, and those of later ones if it came again, were trained with it"
+        )
 
     def start_task(self) -> None:
         """A fresh adapter with an empty feature space; the head only served to train the last one."""
@@ -108,28 +105,23 @@ class EASE(GradientLearner):
     def one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()
         parts = adapter | {f"head.{name}": part for name, part in head.items()}
-        logits = self.head.logits(self._features(tokens, leaves(adapter)), head)
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
-        loss = masked_cross_entropy(logits, rows, allowed)
+        logits = self.head.logits(self.adapters.features(tokens, leaves(adapter)), head)
+        loss = self.class_loss(logits, rows, o.mask)
         valid = loss.detach().isfinite()
-        gradients = part_gradients(loss, parts)
-        if o.clip is not None:
-            gradients = clip_together(gradients, o.clip)
+        gradients = clipped_gradients(loss, parts, o.clip)
         with torch.no_grad():
             for space, features in zip(self.prototypes, self._all_features(plain), strict=True):
                 space.add(features, rows, valid)
         for name, part in parts.items():
             decay = 0.0 if name.startswith("head.") else o.weight_decay
             self.sgd.update(name, part, gradients[name], o.rate, decay, valid)
-        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
-        return {"ce": loss.detach(), "total": loss.detach(), "lr": lr}
-
-    def _features(self, tokens: Tensor, adapter: Mapping[str, Tensor]) -> Tensor:
-        return self.backbone.encode(tokens, additions=self.adapters.module.additions(adapter)).feature
+        return reported({"ce": loss, "total": loss}, o)
 
     def _all_features(self, tokens: Tensor) -> Tensor:
         """Features in every task's space, `[T, B, D]`."""
-        return torch.stack([self._features(tokens, self.adapters.of(task)) for task in range(self.adapters.count)])
+        return torch.stack(
+            [self.adapters.features(tokens, self.adapters.of(task)) for task in range(self.adapters.count)]
+        )
 
     # Predicting
 
@@ -153,8 +145,7 @@ class EASE(GradientLearner):
         return complete(means, measured, own), measured, own
 
     def trained_tensors(self) -> list[Tensor]:
-        current = self.adapters.of(-1).values() if self.adapters.count else ()
-        return [*current, *(rows[self.clock.first_row :] for rows in self.head.tensors())]
+        return [*self.adapters.current(), *(rows[self.clock.first_row :] for rows in self.head.tensors())]
 
 
 def complete(means: Tensor, measured: Tensor, own: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
-from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.methods.adapters.modules import (
     Adapter,
     AdapterOptions,
@@ -81,9 +80,7 @@ class LAE(GradientLearner):
         self.head = LinearHead(state.scope("head"), vit.width, vit.dtype)
         self.seen = state.table("seen", dtype=torch.bool, kind="statistic", combine="either")
         self.adam = Adam(state, per_class=HEAD)
-        trained = "both adapters, which all classes share, were trained with it"
-        state.trace(removed=trained, merged=trained)
-        self.train_with(state)
+        self.train_with(state, "both adapters, which all classes share, were trained with it")
 
     def _load_slow(self, saved: Mapping[str, Tensor]) -> None:
         self.slow = dict(saved)
@@ -103,8 +100,7 @@ class LAE(GradientLearner):
         o, module = self.options, self._trained_module()
         parts = {f"head.{name}": part for name, part in self.head.trained().items()} | module
         features = self._features(self.backbone.embed(inputs), leaves(module) or self.online)
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
-        loss = masked_cross_entropy(self.head.logits(features, head_parts(parts)), rows, allowed)
+        loss = self.class_loss(self.head.logits(features, head_parts(parts)), rows, o.mask)
         valid = loss.detach().isfinite()
         values = descend({"ce": loss, "total": loss}, parts, self.adam, o)
         move_towards(self.slow, self.online, valid.double() * (1 - o.decay))

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.blocks import Additions, Prefix
+from prol.backbones.blocks import Additions, Prefix, Transformer
 from prol.engine.adam import Part
 from prol.methods.gradient import TrainingOptions
 from prol.state import State
@@ -137,10 +137,10 @@ class FixedPrefix:
 class TaskModules:
     """One module per task, each of its tensors stacked over the tasks; the last task's is the one being trained."""
 
-    def __init__(self, state: State, module: Module, dtype: torch.dtype) -> None:
-        self.module = module
+    def __init__(self, state: State, network: Transformer, module: Module) -> None:
+        self.network, self.module = network, module
         shapes = {name: tuple(t.shape) for name, t in module.draw(torch.Generator()).items()}
-        declare = partial(state.table, dtype=dtype, kind="parameter", combine=None, grows=False)
+        declare = partial(state.table, dtype=network.dtype, kind="parameter", combine=None, grows=False)
         self.tables = {name: declare(name, shape) for name, shape in shapes.items()}
 
     @property
@@ -155,6 +155,14 @@ class TaskModules:
     def of(self, task: int | Tensor) -> dict[str, Tensor]:
         """The module of one task as views, or of a task for each sample `[B]` as copies."""
         return {name: table.rows[task] for name, table in self.tables.items()}
+
+    def current(self) -> list[Tensor]:
+        """The last task's tensors, none before the first task."""
+        return list(self.of(-1).values()) if self.count else []
+
+    def features(self, tokens: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Class features `[B, D]` of tokens `[B, N, D]` with one module for all samples, or one for each."""
+        return self.network.encode(tokens, additions=self.module.additions(tensors)).feature
 
     def trained(self) -> dict[str, Part]:
         """The last task's tensors as parts to train."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -13,15 +12,14 @@ from torch import Tensor
 
 from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer, require_vit
-from prol.engine.adam import part_gradients
 from prol.engine.heads import LinearHead
-from prol.engine.losses import allowed_classes, clip_together, masked_cross_entropy, mean_over
+from prol.engine.losses import mean_over
 from prol.engine.sgd import SGD
 from prol.engine.similarity import cosine_to_all
 from prol.engine.step import MakeStaged
 from prol.methods.adapters.class_statistics import ClassGaussians, Covariance, Prototypes, aligned_head
 from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules, move_towards, seen_softmax
-from prol.methods.gradient import HEAD, GradientLearner, leaves, staged_twice, tokens_twice
+from prol.methods.gradient import HEAD, GradientLearner, clipped_gradients, leaves, reported, staged_twice, tokens_twice
 from prol.options import Count, NotNegative, Share
 from prol.state import State
 from prol.tables import Amount
@@ -88,7 +86,7 @@ class MOS(GradientLearner):
     def build(self, state: State) -> None:
         vit, o = require_vit(self.name, self.backbone), self.options
         adapter = Adapter(vit.width, vit.depth, o.bottleneck, o.scale)
-        self.adapters = TaskModules(state.scope("adapters"), adapter, vit.dtype)
+        self.adapters = TaskModules(state.scope("adapters"), vit, adapter)
         self.head = LinearHead(state.scope("head"), vit.width, vit.dtype)
         self.prototypes = Prototypes(state.scope("prototypes"), vit.width)
         covariance = o.covariance if o.alignment else "diagonal"  # the regulariser alone needs means only
@@ -100,9 +98,7 @@ class MOS(GradientLearner):
         state.value("align_seed", self)
         self._earlier: dict[str, Tensor] = {}
         state.on_load(self._average_earlier)
-        trained = "the adapters, which are merged with each other, were trained with it"
-        state.trace(removed=trained, merged=trained)
-        self.train_with(state)
+        self.train_with(state, "the adapters, which are merged with each other, were trained with it")
 
     # Classes and tasks
 
@@ -134,23 +130,19 @@ class MOS(GradientLearner):
     def one_step(self, tokens: Tensor, plain: Tensor, rows: Tensor) -> dict[str, Tensor]:
         o, adapter, head = self.options, self.adapters.trained(), self.head.trained()
         parts = adapter | {f"head.{name}": part for name, part in head.items()}
-        features = self._features(tokens, leaves(adapter))
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
-        ce = masked_cross_entropy(self.head.logits(features, head), rows, allowed)
+        features = self.adapters.features(tokens, leaves(adapter))
+        ce = self.class_loss(self.head.logits(features, head), rows, o.mask)
         reg = spread_apart(features, *self._other_means(rows))
         total = ce + o.reg * reg
         valid = total.detach().isfinite()
-        gradients = part_gradients(total, parts)
-        if o.clip is not None:
-            gradients = clip_together(gradients, o.clip)
+        gradients = clipped_gradients(total, parts, o.clip)
         self._take_statistics(plain, rows, valid)
         for name, part in parts.items():
             rate, decay = (o.rate, o.weight_decay) if name in adapter else (o.rate * o.head_lr_factor, 0.0)
             self.sgd.update(name, part, gradients[name], rate, decay, valid)
         if self._earlier:
             move_towards(self.adapters.of(-1), self._earlier, valid.double() * o.merge)
-        lr = torch.full((), o.rate, dtype=torch.float64, device=rows.device)
-        return {"ce": ce.detach(), "reg": reg.detach(), "total": total.detach(), "lr": lr}
+        return reported({"ce": ce, "reg": reg, "total": total}, o)
 
     def _other_means(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Means `[M, D]` of earlier tasks' classes, and which count: not a sample's own class, nor one never seen."""
@@ -160,14 +152,10 @@ class MOS(GradientLearner):
     @torch.no_grad()
     def _take_statistics(self, tokens: Tensor, rows: Tensor, valid: Tensor) -> None:
         """Moments of the current adapter's features, and prototypes of the first one's, from unaugmented images."""
-        features = self._features(tokens, self.adapters.of(-1))
+        features = self.adapters.features(tokens, self.adapters.of(-1))
         self.gaussians.add(features, rows, valid)
-        first = features if self.clock.number == 0 else self._features(tokens, self.adapters.of(0))
+        first = features if self.clock.number == 0 else self.adapters.features(tokens, self.adapters.of(0))
         self.prototypes.add(first, rows, valid)
-
-    def _features(self, tokens: Tensor, adapter: Mapping[str, Tensor]) -> Tensor:
-        """Class features `[B, D]` with one adapter for all samples, or one for each."""
-        return self.backbone.encode(tokens, additions=self.adapters.module.additions(adapter)).feature
 
     # Alignment
 
@@ -191,7 +179,7 @@ class MOS(GradientLearner):
 
     def scores(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
         tokens, seen = self.backbone.embed(self.evaluation_input(pixels)), self.prototypes.measured()
-        cosines = cosine_to_all(self._features(tokens, self.adapters.of(0)).double(), self.prototypes.means())
+        cosines = cosine_to_all(self.adapters.features(tokens, self.adapters.of(0)).double(), self.prototypes.means())
         start = cosines.masked_fill(~seen, -torch.inf).argmax(1)
         refined = self._refined(tokens, start, seen)
         return seen_softmax(refined.double(), seen) + seen_softmax(self.adapters.count * cosines, seen)
@@ -202,7 +190,7 @@ class MOS(GradientLearner):
         if not bool(seen.any()):
             return None
         tokens = self.backbone.embed(self.evaluation_input(pixels))
-        features = self._features(tokens, self.adapters.of(0)).double()
+        features = self.adapters.features(tokens, self.adapters.of(0)).double()
         return cosine_to_all(features, self.prototypes.means()[seen]).amax(1)
 
     def _refined(self, tokens: Tensor, start: Tensor, seen: Tensor) -> Tensor:
@@ -217,7 +205,7 @@ class MOS(GradientLearner):
         logits = tokens.new_zeros(len(tokens), len(self.classes))
         moving = torch.arange(len(tokens), device=tokens.device)
         for _ in range(self.options.rounds):
-            features = self._features(tokens[moving], self.adapters.of(task[moving]))
+            features = self.adapters.features(tokens[moving], self.adapters.of(task[moving]))
             logits[moving] = F.linear(features, *head)
             predicted = logits[moving].masked_fill(~seen, -torch.inf).argmax(1)
             named = torch.bucketize(predicted, ends, right=True)
@@ -232,13 +220,12 @@ class MOS(GradientLearner):
         self, tokens: Tensor, task: Tensor, head: tuple[Tensor, Tensor], ends: Tensor, seen: Tensor
     ) -> Tensor:
         for _ in range(self.options.rounds):
-            logits = F.linear(self._features(tokens, self.adapters.of(task)), *head)
+            logits = F.linear(self.adapters.features(tokens, self.adapters.of(task)), *head)
             task = torch.bucketize(logits.masked_fill(~seen, -torch.inf).argmax(1), ends, right=True)
         return logits
 
     def trained_tensors(self) -> list[Tensor]:
-        current = self.adapters.of(-1).values() if self.adapters.count else ()
-        return [*current, *(rows[self.clock.first_row :] for rows in self.head.tensors())]
+        return [*self.adapters.current(), *(rows[self.clock.first_row :] for rows in self.head.tensors())]
 
     def paper_counts(self, classes: int, tasks: int) -> dict[str, int]:
         adapter = Amount.of(*self.adapters.module.draw(torch.Generator()).values()).count

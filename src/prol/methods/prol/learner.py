@@ -13,11 +13,10 @@ from prol.backbones.acceleration import Captured
 from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer
 from prol.classes import Combine, Label
-from prol.engine.adam import Adam, gathered_rows, part_gradients
-from prol.engine.losses import clip_together
+from prol.engine.adam import Adam
 from prol.engine.similarity import cosine_to_all
 from prol.engine.step import MakeStaged
-from prol.methods.gradient import GradientLearner
+from prol.methods.gradient import GradientLearner, clipped_gradients
 from prol.methods.prol.network import PromptedNetwork
 from prol.methods.prol.options import PROLOptions, read_prol_options
 from prol.state import State
@@ -180,9 +179,7 @@ class PROL(GradientLearner):
         query, rows = rest if len(rest) == 2 else (plain, *rest)
         total, values, parts = self.network.losses(tokens, plain, query, rows)
         valid = total.detach().isfinite()
-        gradients = part_gradients(total, parts)
-        if self.options.clip is not None:
-            gradients = clip_together(gradients, self.options.clip, gathered_rows(parts))
+        gradients = clipped_gradients(total, parts, self.options.clip)
         # Samples of old classes alone do not show how well the task is learnt.
         self.pace.observe(values["ce"], counts=(rows >= self.network.first).any() & valid)
         lr, norm_lr = self._rates()

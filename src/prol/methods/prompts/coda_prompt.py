@@ -12,7 +12,6 @@ from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
-from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, leaves, tokens_and_query
 from prol.methods.prompts.prefixes import (
     PromptOptions,
@@ -80,9 +79,7 @@ class CODAPrompt(GradientLearner):
         }
         self.head = LinearHead(state.scope("head"), b.width, b.dtype)
         self.adam = Adam(state, per_class=HEAD)
-        shared = "the components, keys and attention vectors of its task were trained with it"
-        state.trace(removed=shared, merged=shared)
-        self.train_with(state)
+        self.train_with(state, "the components, keys and attention vectors of its task were trained with it")
 
     def start_task(self) -> None:
         self.adam.reset()
@@ -100,8 +97,7 @@ class CODAPrompt(GradientLearner):
         parts = self._trained()
         components = {name: self._with_frozen(name, parts[name]) for name in self.tables}
         logits = self.head.logits(self._prompted(tokens, query, components), head_parts(parts))
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
-        values = {"ce": masked_cross_entropy(logits, rows, allowed), "orthogonality": logits.new_zeros(())}
+        values = {"ce": self.class_loss(logits, rows, o.mask), "orthogonality": logits.new_zeros(())}
         if o.orthogonality:
             gaps = [orthogonality_gap(part.flatten(2).transpose(0, 1)) for part in components.values()]
             values["orthogonality"] = torch.stack(gaps).sum()

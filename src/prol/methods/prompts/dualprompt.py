@@ -12,7 +12,6 @@ from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
-from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.engine.similarity import cosine_to_all
 from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, leaves, tokens_and_query
 from prol.methods.prompts.prefixes import (
@@ -80,9 +79,7 @@ class DualPrompt(GradientLearner):
         self.keys = state.table("keys", b.width, kind="parameter", dtype=b.dtype, combine=None, grows=False)
         self.head = LinearHead(state.scope("head"), b.width, b.dtype)
         self.adam = Adam(state, per_class=HEAD)
-        shared = "the general prefix, and the prefix and key of its task, were trained with it"
-        state.trace(removed=shared, merged=shared)
-        self.train_with(state)
+        self.train_with(state, "the general prefix, and the prefix and key of its task, were trained with it")
 
     def start_task(self) -> None:
         self.adam.reset()
@@ -99,9 +96,8 @@ class DualPrompt(GradientLearner):
         parts = self._trained()
         expert = parts["expert"].leaf.expand(len(rows), -1, -1, -1, -1, -1)
         feature = self._prompted(tokens, parts["general"].leaf, expert)
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         values = {
-            "ce": masked_cross_entropy(self.head.logits(feature, head_parts(parts)), rows, allowed),
+            "ce": self.class_loss(self.head.logits(feature, head_parts(parts)), rows, o.mask),
             "pull": pull(query, parts["keys"].leaf.expand(len(rows), -1, -1)),
         }
         values["total"] = values["ce"] - o.pull * values["pull"]

@@ -12,7 +12,6 @@ from prol.backbones.base import Pixels
 from prol.backbones.blocks import Transformer, require_vit
 from prol.engine.adam import Adam, Part
 from prol.engine.heads import LinearHead
-from prol.engine.losses import allowed_classes, masked_cross_entropy
 from prol.engine.similarity import cosine_to_all
 from prol.methods.gradient import HEAD, GradientLearner, descend, head_parts, tokens_and_query
 from prol.methods.prompts.prefixes import Init, PromptOptions, Selection, batch_vote, initial, nearest_keys, pull
@@ -74,9 +73,7 @@ class L2P(GradientLearner):
         self.keys = state.tensor("keys", keys, kind="parameter")
         self.head = LinearHead(state.scope("head"), b.width, b.dtype)
         self.adam = Adam(state, per_class=HEAD)
-        shared = "the prompts and their keys, which all classes share, were trained with it"
-        state.trace(removed=shared, merged=shared)
-        self.train_with(state)
+        self.train_with(state, "the prompts and their keys, which all classes share, were trained with it")
 
     def start_task(self) -> None:
         self.adam.reset()
@@ -97,9 +94,8 @@ class L2P(GradientLearner):
         parts = {"prompts": Part.of_rows(self.prompts, taken), "keys": Part.of_rows(self.keys, taken)}
         parts |= {f"head.{name}": part for name, part in self.head.trained().items()}
         feature = self._prompted(tokens, parts["prompts"].leaf.view(*chosen.shape, *self.prompts.shape[1:]))
-        allowed = allowed_classes(o.mask, rows, self.clock.first_row, len(self.classes))
         values = {
-            "ce": masked_cross_entropy(self.head.logits(feature, head_parts(parts)), rows, allowed),
+            "ce": self.class_loss(self.head.logits(feature, head_parts(parts)), rows, o.mask),
             "pull": pull(query, parts["keys"].leaf.view(*chosen.shape, -1)),
         }
         values["total"] = values["ce"] - o.pull * values["pull"]
