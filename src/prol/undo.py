@@ -93,8 +93,10 @@ class UndoRecord:
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies that it holds, by the names of what they are copies of; rows of a chunk alone are among them."""
-        rows = {} if self._last is None else {name: rows for name, (_, rows) in self._last[0].rows.items()}
-        return self._buffers | rows
+        if self._last is None:
+            return dict(self._buffers)
+        record, random = self._last
+        return self._buffers | {name: rows for name, (_, rows) in record.rows.items()} | {"random": random}
 
     def size(self, rows: Sequence[int] = ()) -> int:
         """Bytes of the record of a chunk of these known class rows, if it was opened now."""
