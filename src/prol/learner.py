@@ -124,21 +124,21 @@ class Learner(Predictor):
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
         observed = self._foresee(pixels, names) if self.calibration.due else None
         random = self.random.get_state()
-        if new:
+        record = None
+        if new or self.undo_record.enabled:
             self.flush()
-        record = self.stored.record() if new else None
+            record = self.stored.record()
         try:
+            if record is not None:
+                self.undo_record.fill(record, [self.row_of[name] for name in names if name in self.row_of], random)
             if new:
                 self.arrive(new)
             self.learn_pixels(pixels, torch.tensor([self.row_of[name] for name in names]))
             if record is not None:
-                self.flush()  # classes that came with an update that failed must go with it
+                self.flush()  # an update that failed must be taken back now, its new classes too
             self.calibration.learnt(len(names), observed)
         except Exception:
-            self.random.set_state(random)
-            if record is not None:
-                self._name_classes(self.classes[: record.classes])
-                self.stored.roll_back(record)
+            self._return_to(record, random)
             raise
         finally:
             self.stored.close()
@@ -175,6 +175,7 @@ class Learner(Predictor):
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
         self.flush()
+        self.undo_record.forget()
         self.arrive([name for name in announced if name not in self.row_of], boundary=True)
         self._latest.clear()
 
@@ -206,6 +207,7 @@ class Learner(Predictor):
         with torch.no_grad():
             encoded = self.encoded(pixels) if self.additive else torch.empty(0)
             traces = self.subtract(encoded, upload(rows, self.backbone.device))
+        self.undo_record.forget()
         self._latest.clear()
         for name in gone:
             row = self.known_row(name)

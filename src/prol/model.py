@@ -26,7 +26,8 @@ from prol.classes import (
 )
 from prol.options import build_options
 from prol.state import State
-from prol.tables import Amount
+from prol.tables import Amount, Record
+from prol.undo import FAILED, UNDONE, UndoRecord
 
 if TYPE_CHECKING:
     from prol.backbones.base import Backbone
@@ -63,6 +64,7 @@ class Model:
         self.row_of: dict[Label, int] = {}
         self.random = torch.Generator().manual_seed(seed)
         self.stored = State(backbone.device)
+        self.undo_record = UndoRecord(self.stored.registry)
         self._latest: dict[str, Any] = {}
         self.build(self.stored)
         self.calibration = Calibration(self.stored.scope("calibration"))
@@ -98,6 +100,7 @@ class Model:
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Takes over what `state` returned, on this learner's device."""
+        self.undo_record.forget()
         self._name_classes(meta["classes"])
         self._latest.clear()
         self.random.set_state(tensors["random"].cpu())
@@ -118,6 +121,33 @@ class Model:
         import prol
 
         prol.save(cast("Learner", self), folder, least_count)
+
+    # Undoing
+
+    def enable_undo(self, enabled: bool = True) -> None:
+        """From the next chunk on, `undo` works. The record of a chunk is in memory only, and never saved.
+
+        ValueError where it would take more than 200 MB. With `enabled` false, undo is off again, and the record freed.
+        """
+        self.undo_record.enable(enabled)
+
+    def undo(self) -> None:
+        """The state, classes and random state are again, bit for bit, as before the last chunk.
+
+        Only the last chunk can be undone, and only if it was learnt after `enable_undo`: ValueError otherwise.
+        """
+        self.flush()
+        record, random = self.undo_record.last()
+        self._return_to(record, random, UNDONE)
+        self._latest.clear()
+
+    def _return_to(self, record: Record | None, random: Tensor, reason: str = FAILED) -> None:
+        """Everything is as before a chunk, of which there is no record where it had nothing to take back."""
+        self.random.set_state(random)
+        if record is not None:
+            self.undo_record.forget(reason)  # its copies may become the state itself
+            self._name_classes(self.classes[: record.classes])
+            self.stored.roll_back(record)
 
     # Classes
 
@@ -147,6 +177,7 @@ class Model:
         row, [name] = self.known_row(old), read_labels([new])
         if self.row_of.get(name, row) != row:
             raise ValueError(f"there is a class {name!r} already: merge {old!r} into it, or choose another name")
+        self.undo_record.forget()
         del self.row_of[self.classes[row]]
         self.classes[row] = name
         self.row_of[name] = row

@@ -26,6 +26,7 @@ from prol.tables import (
     Table,
     Text,
     Value,
+    Writes,
     copy_into,
     get_value,
     holds,
@@ -37,6 +38,7 @@ from prol.tables import (
     weakly,
     within,
 )
+from prol.undo import open_record, roll_back
 
 
 class State:
@@ -64,13 +66,15 @@ class State:
         counts: bool = False,
         stored: bool = True,
         device: torch.device | None = None,
+        writes: Writes = "all",
     ) -> Table:
         """A table with one row per class, which grows when classes arrive.
 
         `combine` says what the row of two merged classes is, None where rows are not classes'; statistics that combine
         as sums add up when learners are merged. `initial` returns so many fresh rows, zeros by default. The buffer has
         `room` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
-        images of each class, for `Learner.class_counts`.
+        images of each class, for `Learner.class_counts`. An update `writes` to rows of its chunk's classes alone, or to
+        none where it only appends: an undo record is then smaller.
         """
         dims = (shape,) if isinstance(shape, int) else shape
         table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
@@ -86,6 +90,7 @@ class State:
                 stored=stored,
                 table=table,
                 grows=(lambda: True) if grows is True else None if grows is False else weakly(grows),
+                writes=writes,
             )
         )
         if counts:
@@ -284,33 +289,18 @@ class State:
         self.registry.loads += 1
         declared = self.registry.values.items()
         flat = {name: get_value(values, name) for name, value in declared if not value.later or holds(values, name)}
-        self._load_values(flat)
+        self.registry.load_values(flat)
         for entry in list(self.entries()):
             if entry.saved:
                 entry.load(within(entry.name, tensors))
         for refresh in self.registry.after_load:
             refresh()
 
-    def _load_values(self, flat: Mapping[str, Any]) -> None:
-        for name, saved in flat.items():
-            if name in self.registry.values:
-                self.registry.values[name].load(deepcopy(saved))
-        for prepare in self.registry.before_load:
-            prepare()
-
-    # Undoing
+    # Taking back
 
     def record(self) -> Record:
         """Opens a record for `roll_back`; tables are only measured and nothing else is copied."""
-        self.registry.record = Record(
-            self.registry.classes,
-            tuple(self.registry.entries),
-            {entry.name: entry.table.count for entry in self.entries() if entry.table is not None},
-            {name: deepcopy(value.read()) for name, value in self.registry.values.items()},
-            {entry.name: entry.measure() for entry in self.entries() if entry.measure is not None},
-            {},
-        )
-        return self.registry.record
+        return open_record(self.registry)
 
     def overwrites(self, *names: str) -> None:
         """To be called before entries are overwritten rather than appended to: an open record copies them first."""
@@ -327,20 +317,7 @@ class State:
 
     def roll_back(self, record: Record) -> None:
         """Everything is again as when the record was opened."""
-        self.registry.record, self.registry.classes = None, record.classes
-        self.registry.loads += 1
-        for name in [name for name in self.registry.entries if name not in record.entries]:
-            del self.registry.entries[name]
-        self._load_values(record.values)
-        for entry in list(self.entries()):
-            if entry.name in record.copies:
-                entry.load(record.copies[entry.name])
-            if entry.table is not None:  # also of a copy, which may have been made after the table had grown
-                entry.table.truncate(record.lengths[entry.name])
-            elif entry.name in record.shortenings and entry.name not in record.copies:
-                record.shortenings[entry.name]()
-        for refresh in self.registry.after_load:
-            refresh()
+        roll_back(self.registry, record)
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Copies of all tensors and values under this prefix, for `restore`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Literal, TypeVar, cast
@@ -18,6 +19,8 @@ Kind = Literal["parameter", "statistic", "sample", "moment"]
 """Trained or solved numbers, sums over what was seen, single samples, or an optimiser's moments."""
 Merge = Literal["sum", "keep"]
 """What `prol.merge` does with an entry of two learners: add them up, or take the first one's."""
+Writes = Literal["all", "chunk", "none"]
+"""Which rows of a table an update may overwrite: any, those of the chunk's classes, or none, since it only appends."""
 Text = str | Callable[[int | None], str]
 """A sentence, or a function of a class row that returns one; empty where there is nothing to say."""
 
@@ -151,6 +154,7 @@ class Entry:
     """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
     moves: Callable[[], int] | None = None
     """For a group: a number that grows whenever a buffer of it is replaced by another."""
+    writes: Writes = "all"
 
     def tensors(self) -> dict[str, Tensor]:
         return {join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -172,14 +176,16 @@ class Value:
 
 @dataclass(frozen=True)
 class Record:
-    """What undoes an update that fails: lengths of tables, values, and copies of what was overwritten since."""
+    """What takes an update back: lengths of tables, values, and copies of what it overwrites."""
 
     classes: int
     entries: tuple[str, ...]
     lengths: Mapping[str, int]
     values: Mapping[str, Any]
     shortenings: Mapping[str, Callable[[], None]]
-    copies: dict[str, dict[str, Tensor]]
+    copies: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    rows: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Of tables in which only some rows are overwritten, which ones, and what was there."""
 
 
 @dataclass
@@ -213,6 +219,14 @@ class Registry:
     record: Record | None = None
     classes: int = 0
     loads: int = 0
+
+    def load_values(self, flat: Mapping[str, Any]) -> None:
+        """Loads values by their full names, before any tensor is loaded."""
+        for name, saved in flat.items():
+            if name in self.values:
+                self.values[name].load(deepcopy(saved))
+        for prepare in self.before_load:
+            prepare()
 
     def take_out(self, tensors: Tensors, values: dict[str, Any], row: int) -> str:
         """Removes a class from what all classes share in a saved state; returns sentences on it."""

@@ -236,6 +236,36 @@ class LearnsOtherwiseAfterAFailure(ColourMeans):
         self.steps += self.failed
 
 
+class WritesToRowsItDoesNotName(ColourMeans):
+    """Says that an update changes no row but those of its classes; it changes all."""
+
+    def build(self, state: State) -> None:
+        super().build(state)
+        self.drift = state.table("drift", kind="statistic", writes="chunk")
+
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.drift.rows.add_(1)
+
+
+class RemembersWhatIsUndone(ColourMeans):
+    undone = 0
+
+    def undo(self) -> None:
+        super().undo()
+        self.undone += 1
+
+    def learn_pixels(self, pixels: list[Tensor], rows: Tensor) -> None:
+        super().learn_pixels(pixels, rows)
+        self.steps += self.undone
+
+
+class UndoesTwice(ColourMeans):
+    def undo(self) -> None:
+        if self.undo_record.tensors():
+            super().undo()
+
+
 class MergesToTwice(ColourMeans):
     """Says that it adds up, but its rows do not begin at zero."""
 
@@ -288,6 +318,9 @@ BROKEN: dict[type[Learner], str] = {
     NotesLabelsFirst: "bad_input_changes_nothing",
     CountsFailedUpdates: "failed_updates_leave_no_trace",
     LearnsOtherwiseAfterAFailure: "failed_updates_leave_no_trace",
+    WritesToRowsItDoesNotName: "undo_restores_the_state",
+    RemembersWhatIsUndone: "undo_restores_the_state",
+    UndoesTwice: "undo_restores_the_state",
     MergesToTwice: "merged_learners_equal_one",
     ForgetsARow: "classes_may_go_and_come_anew",
     TurnsClassesRound: "classes_may_go_and_come_anew",

@@ -1,4 +1,4 @@
-"""Jobs for the writer: learning, late labels, and renaming, merging and removing classes.
+"""Jobs for the writer: learning, late labels, undoing, and renaming, merging and removing classes.
 
 Each job changes the learner and the records, or raises and changes nothing that the writer cannot roll back.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from prol.classes import Label
@@ -26,12 +26,39 @@ Result = dict[str, Any]
 
 
 @dataclass
+class LastChunk:
+    """What the service recorded before the last chunk, in memory only; the learner knows whether it can be undone."""
+
+    images: int = 0
+    records: Records = field(default_factory=Records)
+    novelty: dict[str, Any] | None = None
+
+
+@dataclass
 class WriteContext:
     """What jobs change."""
 
     learner: Learner
     records: Records
     calibrator: Calibrator
+    last: LastChunk
+
+    def now(self) -> LastChunk:
+        return LastChunk(0, self.records.copy(), self.calibrator.state())
+
+    def learnt(self, images: int, before: LastChunk) -> None:
+        """So many images were learnt; `before` is what `now` returned then."""
+        self.records.images_learnt += images
+        self.last.images, self.last.records, self.last.novelty = images, before.records, before.novelty
+
+    def undo(self) -> int:
+        """Undoes the last chunk; returns how many images it had."""
+        self.learner.undo()
+        before = self.last.records
+        self.records.images_learnt, self.records.recent = before.images_learnt, before.recent
+        self.records.answered, self.records.correct = before.answered, before.correct
+        self.calibrator.load_state(self.last.novelty)
+        return self.last.images
 
 
 class Job(ABC):
@@ -67,9 +94,10 @@ class Learn(Job):
         self.pictures, self.labels, self.images = list(pictures), list(labels), len(pictures)
 
     def apply(self, context: WriteContext) -> Result:
+        before = context.now()
         context.calibrator.observe_images(self.pictures, self.labels)
         context.learner.learn(self.pictures, self.labels)
-        context.records.images_learnt += self.images
+        context.learnt(self.images, before)
         return {"learnt": self.images, "repeated": False}
 
     def event(self) -> tuple[Kind, str]:
@@ -102,11 +130,12 @@ class LateLabels(Job):
             raise RequestError(404, "unknown_ids", message)
         images = [self._claimed[self.ids[position]][1] for position in found]
         labels = [self.labels[position] for position in found]
+        before = context.now()
         context.calibrator.observe_pending(images, labels)
         context.learner.learn(decode_images([one.data for one in images], self._limits, self._memory), labels)
         self.images, self._learnt = len(found), labels
         correct = sum(one.predicted == label for one, label in zip(images, labels, strict=True))
-        context.records.images_learnt += self.images
+        context.learnt(self.images, before)
         context.records.count_labelled(self.images, correct)
         # Positions suffice to remember unknown ids: a repeated request has the same ids.
         unknown = sorted(set(range(len(self.ids))) - set(found))
@@ -122,6 +151,26 @@ class LateLabels(Job):
 
     def event(self) -> tuple[Kind, str]:
         return "labelled", _described(self._learnt)
+
+
+class Undo(Job):
+    """Undoes the last chunk, and the service's counts of it."""
+
+    undone = 0
+
+    def apply(self, context: WriteContext) -> Result:
+        try:
+            self.undone = context.undo()
+        except ValueError:
+            message = (
+                "There is nothing to undo: only the last chunk can be undone, if its record fits into memory, and not "
+                "after a change of classes, a failed request or a restart."
+            )
+            raise RequestError(409, "nothing_to_undo", message) from None
+        return {"undone": self.undone, "repeated": False}
+
+    def event(self) -> tuple[Kind, str]:
+        return "undone", f"{self.undone} {'image' if self.undone == 1 else 'images'}"
 
 
 class Rename(Job):

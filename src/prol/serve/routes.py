@@ -24,6 +24,7 @@ from prol.serve.schemas import (
     RenameBody,
     Renamed,
     Status,
+    Undone,
     checked_label,
     errors,
     form_body,
@@ -66,7 +67,7 @@ IdempotencyKey = Annotated[
 
 
 def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write: list[Any]) -> APIRouter:
-    """Learning, predicting and late labels; `read` and `write` are the security dependencies of the routes."""
+    """Learning, predicting, late labels and undoing; `read` and `write` are the security dependencies of the routes."""
     router = APIRouter()
 
     @router.post(
@@ -108,6 +109,11 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         if len(set(ids)) < len(ids):
             raise RequestError(422, "repeated_id", "An id occurs twice: each image has one label.")
         return await lifecycle.service.late_labels(ids, [checked_label(one.label) for one in given], key)
+
+    @router.post("/undo", response_model=Undone, responses=errors(401, 409, 507), dependencies=write)
+    async def undo(key: IdempotencyKey = None) -> Result:
+        """Undoes the last chunk that was learnt; responds when that is durable."""
+        return await lifecycle.service.undo(key)
 
     return router
 

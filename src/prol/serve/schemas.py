@@ -130,6 +130,13 @@ class Learnt(BaseModel):
     repeated: bool
 
 
+class Undone(BaseModel):
+    undone: int
+    version: int
+    classes: int
+    repeated: bool
+
+
 class Labelled(Learnt):
     correct: int
     unknown_ids: list[str]

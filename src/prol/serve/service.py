@@ -10,7 +10,7 @@ from typing import Any
 from prol.classes import Label
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError, starting, stopping
-from prol.serve.jobs import Job, LateLabels, Learn, Result
+from prol.serve.jobs import Job, LateLabels, Learn, Result, Undo
 from prol.serve.monitoring import Activity
 from prol.serve.pending import Pending, PendingImage
 from prol.serve.settings import Limits
@@ -61,6 +61,9 @@ class Service:
         with Reservation(self._budget) as memory:
             job = LateLabels(ids, labels, self.pending, hashed, self.limits, memory)
             return job.with_ids(await self.submit(job))
+
+    async def undo(self, key: str | None) -> Result:
+        return await self.submit(Undo(None if key is None else Key.of(key, digest(b"undo"))))
 
     async def predict(self, body: bytes, content_type: str | None, top: int) -> dict[str, Any]:
         with Reservation(self._budget) as memory:

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from prol.classes import Label
-from prol.learner import Footprint, SavedState
+from prol.learner import Footprint, Learner, SavedState
 from prol.runs.saving import saved_sha256
 from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
 from prol.serve.errors import RequestError, not_written
-from prol.serve.jobs import Job
+from prol.serve.jobs import Job, LastChunk
 from prol.serve.monitoring import Activity
 from prol.serve.snapshots import Calibrator, Publisher, Snapshot
 from prol.serve.store import Opened, Records, Store, describe
@@ -48,6 +48,8 @@ class Writer:
         self._store, self._learner, self._activity, self._max_keys = store, learner, activity, max_keys
         self._description, self._last_version = describe(learner), version
         self._durable: SavedState = learner.state()
+        self._last_chunk = LastChunk()
+        _enable_undo(learner)
         self._dirty = False
         """Whether the learner may differ from the last committed state."""
         self.committed = self._view(version, records)
@@ -111,7 +113,7 @@ class Writer:
         crashed: dict[Job, Outcome] = {}
         while True:
             remaining = [job for job in jobs if job not in crashed]
-            batch = Batch(self._learner, self.committed.records, self._calibrator)
+            batch = Batch(self._learner, self.committed.records, self._calibrator, self._last_chunk)
             try:
                 for job in remaining:
                     batch.add(job)
@@ -178,6 +180,13 @@ class Writer:
     def _snapshot_failed(self, error: Exception) -> None:
         self._activity.failed_snapshots += 1
         _log.error("no snapshot could be made: predictions stay as they are", exc_info=error)
+
+
+def _enable_undo(learner: Learner) -> None:
+    try:
+        learner.enable_undo()
+    except ValueError as error:
+        _log.warning("POST /undo is off: %s", error)
 
 
 def _internal(error: BaseException | None) -> RequestError:

@@ -10,6 +10,7 @@ from prol.classes import Label
 from prol.learner import Amount, Learner
 from prol.testing.audit_growth import Growth, measure_growth
 from prol.testing.audit_probe import Probe, probe
+from prol.undo import MOST_BYTES, UndoRecord
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
         Stored(name, contents.kind(name), tuple(tensor.shape), Amount.of(tensor).bytes, measured.growth(name))
         for name, tensor in state.items()
     )
+    record = learner.undo_record
+    tensors += tuple(
+        Stored(f"undo/{name}", "undo record", tuple(tensor.shape), Amount.of(tensor).bytes, measured.growth(name))
+        for name, tensor in record.tensors().items()
+    )
     growing = [stored.name for stored in tensors if stored.grows_with == "samples"]
     growing += [
         name for name in measured.fourfold.tensors if measured.growth(name) == "samples" and name not in growing
@@ -87,6 +93,7 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
         + (f"{', '.join(growing)} grew with them." if growing else "nothing that is stored grew with them."),
         _on_few(small, few, counts is not None),
         *_on_probe(found),
+        _on_undo(record),
     )
     where = learner.backbone.name
     return Audit(
@@ -136,6 +143,17 @@ def _on_few(small: tuple[FewImages, ...], few: int, counted: bool) -> str:
         f"{len(small)} classes have fewer than {few} images: their sums nearly are those images. "
         f"Omit them with least_count={few} or --least-count {few}."
     )
+
+
+def _on_undo(record: UndoRecord) -> str:
+    if record.enabled:
+        return (
+            f"Undo is on: what the last chunk overwrote is in memory, {record.bytes:,} bytes with those of undo/* "
+            "above. It is in no file."
+        )
+    size = record.size()
+    holds = f"one of {size:,} bytes or more" if size <= MOST_BYTES else "none, since it would exceed 200 MB"
+    return f"Undo is off: no record of the last chunk is stored. A service has {holds}, in memory and in no file."
 
 
 def _on_probe(found: Probe) -> list[str]:

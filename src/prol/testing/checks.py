@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prol.learner import Learner
-from prol.testing.learner_checks import CHECKS, Subject, classes_need_no_announcement
+from prol.testing.learner_checks import CHECKS, classes_need_no_announcement
+from prol.testing.subject import Subject
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,11 @@ import prol
 from prol.classes import Label
 from prol.learner import Amount, Learner
 from prol.testing.live_tensors import bytes_held, held_by_graph, watching_tensors
+from prol.testing.rollback_checks import (
+    bad_input_changes_nothing,
+    failed_updates_leave_no_trace,
+    undo_restores_the_state,
+)
 from prol.testing.stream import (
     CHUNK,
     HEIGHT,
@@ -32,23 +36,16 @@ from prol.testing.stream import (
     same_bits,
     teach,
 )
+from prol.testing.subject import Subject, require, require_refusal
 
 # Scores may differ by rounding when the same image is computed in a batch of another size.
 _ROUNDING = {"float64": 1e-9, "float32": 1e-4, "bf16": 5e-2}
 
 
-@dataclass(frozen=True)
-class Subject:
-    """The learner to check: `fresh` makes one that has learnt nothing; `modes` says with and without announcements."""
-
-    fresh: Callable[[], Learner]
-    modes: tuple[bool, ...]
-
-
 def predict_before_learning(subject: Subject) -> None:
     """Before anything is learnt, scores of N images are `[N, 0]`."""
     shape = tuple(subject.fresh().predict(make_images(3, seed=0)).shape)
-    _require(shape == (3, 0), f"predict on 3 images before any learn gave shape {shape}, expected (3, 0)")
+    require(shape == (3, 0), f"predict on 3 images before any learn gave shape {shape}, expected (3, 0)")
 
 
 def scores_have_a_column_for_each_class(subject: Subject) -> None:
@@ -58,12 +55,12 @@ def scores_have_a_column_for_each_class(subject: Subject) -> None:
         teach(learner, STREAM[number : number + 1])
         scores = learner.predict(make_images(2, seed=5))
         expected = (2, len(learner.classes))
-        _require(tuple(scores.shape) == expected, f"scores have shape {tuple(scores.shape)}, expected {expected}")
-        _require(scores.dtype == torch.float32, f"scores are {scores.dtype}, expected torch.float32")
-        _require(scores.device.type == "cpu", f"scores are on {scores.device}, expected the CPU")
-        _require(not bool(scores.isnan().any()), f"scores hold NaN: {scores}")
+        require(tuple(scores.shape) == expected, f"scores have shape {tuple(scores.shape)}, expected {expected}")
+        require(scores.dtype == torch.float32, f"scores are {scores.dtype}, expected torch.float32")
+        require(scores.device.type == "cpu", f"scores are on {scores.device}, expected the CPU")
+        require(not bool(scores.isnan().any()), f"scores hold NaN: {scores}")
     announced = [name for task in TASKS for name in task]
-    _require(learner.classes == announced, f"classes are {learner.classes}, expected the order announced: {announced}")
+    require(learner.classes == announced, f"classes are {learner.classes}, expected the order announced: {announced}")
 
 
 def predict_is_pure(subject: Subject) -> None:
@@ -73,11 +70,11 @@ def predict_is_pure(subject: Subject) -> None:
     first = queried.predict(images)
     queried.predict(make_images(9, seed=7))
     changed = difference(before, queried.state())
-    _require(not changed, f"predict changed the state: {changed}")
-    _require(same_bits(first, queried.predict(images)), "the same images got other scores after other predictions")
+    require(not changed, f"predict changed the state: {changed}")
+    require(same_bits(first, queried.predict(images)), "the same images got other scores after other predictions")
     teach(queried, STREAM[2:]), teach(silent, STREAM[2:])
     changed = difference(queried.state(), silent.state())
-    _require(not changed, f"a learner that predicted in between learnt something else: {changed}")
+    require(not changed, f"a learner that predicted in between learnt something else: {changed}")
 
 
 def batch_independence(subject: Subject) -> None:
@@ -99,7 +96,7 @@ def encodings_stay(subject: Subject) -> None:
     teach(learner, STREAM[:1])
     early = learner.encode_images(images)
     teach(learner, STREAM[1:])
-    _require(same_bits(early, learner.encode_images(images)), "encodings were changed by learning")
+    require(same_bits(early, learner.encode_images(images)), "encodings were changed by learning")
     whole = learner.predict(images)
     known = learner.predict_encoded(early, images if learner.encoding == "query" else None)
     _require_same_scores(learner, known, whole, "from encodings instead of images")
@@ -124,11 +121,11 @@ def clones_are_independent(subject: Subject) -> None:
         before, twin = learner.state(), learner.clone()
         teach(twin, STREAM[1:3], announced)
         changed = difference(before, learner.state())
-        _require(not changed, f"teaching a clone changed the original: {changed}")
+        require(not changed, f"teaching a clone changed the original: {changed}")
         taught = twin.state()
         teach(learner, STREAM[1:2], announced)
         changed = difference(taught, twin.state())
-        _require(not changed, f"teaching the original changed its clone: {changed}")
+        require(not changed, f"teaching the original changed its clone: {changed}")
         _require_equal_futures(learner, learner.clone(), 2, announced, "cloned")
 
 
@@ -140,7 +137,7 @@ def seeded_runs_are_identical(subject: Subject) -> None:
             with global_randomness(elsewhere):
                 states.append(teach(subject.fresh(), announced=announced).state())
         changed = difference(*states)
-        _require(not changed, f"the same seed and the same chunks gave two states: {changed}")
+        require(not changed, f"the same seed and the same chunks gave two states: {changed}")
 
 
 def inputs_are_left_alone(subject: Subject) -> None:
@@ -153,16 +150,16 @@ def inputs_are_left_alone(subject: Subject) -> None:
             spoilt.boundary(step.announced)
         labels: list[Label] = list(step.labels)
         spoilt.learn(images, labels)
-        _require(np.array_equal(np.stack(images), step.images), "learn changed the images it was given")
-        _require(labels == list(step.labels), "learn changed the labels it was given")
+        require(np.array_equal(np.stack(images), step.images), "learn changed the images it was given")
+        require(labels == list(step.labels), "learn changed the labels it was given")
         spoilt.predict(tensor)
-        _require(np.array_equal(tensor.numpy(), step.images), "predict changed the images it was given")
+        require(np.array_equal(tensor.numpy(), step.images), "predict changed the images it was given")
         for image in images:
             image.fill(0)
         tensor.zero_()
         labels.clear()
     changed = difference(intact.state(), spoilt.state())
-    _require(not changed, f"the learner still looks at images of an earlier step: {changed}")
+    require(not changed, f"the learner still looks at images of an earlier step: {changed}")
 
 
 def nothing_outlives_its_step(subject: Subject) -> None:
@@ -176,9 +173,9 @@ def nothing_outlives_its_step(subject: Subject) -> None:
             given.clear()
             new = made_since()
             alive = sum(witness() is not None for witness in witnesses)
-            _require(not alive, f"{alive} of {CHUNK} images are still alive after their step")
+            require(not alive, f"{alive} of {CHUNK} images are still alive after their step")
             shapes = [tuple(tensor.shape) for tensor in new + held_by_graph(new) if _looks_like_samples(tensor)]
-            _require(not shapes, f"tensors made from the {CHUNK} images of a step are still alive: shapes {shapes}")
+            require(not shapes, f"tensors made from the {CHUNK} images of a step are still alive: shapes {shapes}")
             del new
 
 
@@ -194,7 +191,7 @@ def memory_is_bounded(subject: Subject) -> None:
         # A class may come into play once, at any time; more rises than classes can only come from samples.
         history = [size[what] for size in sizes]
         rises = sum(after > before for before, after in pairwise(history))
-        _require(rises <= len(TASKS[0]), f"{what} grow with the steps on the same classes: {history}")
+        require(rises <= len(TASKS[0]), f"{what} grow with the steps on the same classes: {history}")
 
 
 def labels_may_be_text_or_numbers(subject: Subject) -> None:
@@ -204,9 +201,9 @@ def labels_may_be_text_or_numbers(subject: Subject) -> None:
     learner.learn(images, [1, "1", 2, 1])
     learner.learn(images[:2], np.array([2, 1]))
     learner.learn(images[:2], torch.tensor([1, 2]))
-    _require(learner.classes == [1, "1", 2], f"classes are {learner.classes}, expected [1, '1', 2]")
+    require(learner.classes == [1, "1", 2], f"classes are {learner.classes}, expected [1, '1', 2]")
     kinds = [type(name).__name__ for name in learner.classes]
-    _require(kinds == ["int", "str", "int"], f"classes have types {kinds}, expected int, str, int")
+    require(kinds == ["int", "str", "int"], f"classes have types {kinds}, expected int, str, int")
 
 
 def classes_need_no_announcement(subject: Subject) -> None:
@@ -215,45 +212,16 @@ def classes_need_no_announcement(subject: Subject) -> None:
     learner.learn(make_images(2, seed=12), ["cat", 7])
     learner.boundary()
     learner.learn(make_images(3, seed=13), ["ant", "cat", "ant"])
-    _require(learner.classes == ["cat", 7, "ant"], f"classes are {learner.classes}, expected ['cat', 7, 'ant']")
+    require(learner.classes == ["cat", 7, "ant"], f"classes are {learner.classes}, expected ['cat', 7, 'ant']")
     width = learner.predict(make_images(1, seed=14)).shape[1]
-    _require(width == 3, f"scores have {width} columns for 3 classes")
-
-
-def bad_input_changes_nothing(subject: Subject) -> None:
-    """What cannot be learnt from is refused with a ValueError before anything changes."""
-    images, unseen = make_images(2, seed=15), ["gnu", "hen"]
-    floats = images.astype(np.float32) / 255
-    chunks: dict[str, tuple[Any, Any]] = {
-        "float images": (floats, unseen),
-        "images with NaN": (np.where(floats > 0.5, np.nan, floats), unseen),
-        "images with two channels": (np.zeros((2, HEIGHT, WIDTH, 2), dtype=np.uint8), unseen),
-        "images with five axes": (images[None], unseen),
-        "no images": ([], []),
-        "no images but labels": ([], unseen),
-        "more labels than images": (images, [*unseen, "ibis"]),
-        "fewer labels than images": (images, unseen[:1]),
-        "a fraction as label": (images, ["gnu", 0.5]),
-        "a truth value as label": (images, ["gnu", True]),
-        "no label": (images, ["gnu", None]),
-    }
-    for learner in (subject.fresh(), teach(subject.fresh(), STREAM[:2])):
-        before = learner.state()
-        for what, (given, labels) in chunks.items():
-            _require_refusal(what, learner.learn, given, labels)
-            changed = difference(before, learner.state())
-            _require(not changed, f"learn refused {what}, but the state had changed: {changed}")
-        _require_refusal("float images in predict", learner.predict, floats)
-        _require_refusal("a class announced twice", learner.boundary, ["gnu", "gnu"])
-        changed = difference(before, learner.state())
-        _require(not changed, f"predict and boundary refused bad input, but the state had changed: {changed}")
+    require(width == 3, f"scores have {width} columns for 3 classes")
 
 
 def classes_may_go_and_come_anew(subject: Subject) -> None:
     """Where classes can be renamed, merged and removed, the others stay in order and learning continues."""
     learner, images = teach(subject.fresh()), make_images(3, seed=18)
     if learner.contents().refusal:
-        _require_refusal("removing a class", learner.remove_class, "bee")
+        require_refusal("removing a class", learner.remove_class, "bee")
         return
     learner.remove_class("bee")
     learner.rename_class("cat", "lynx")
@@ -262,47 +230,20 @@ def classes_may_go_and_come_anew(subject: Subject) -> None:
         learner.merge_classes("eel", "ant")
         left.remove("eel")
     for steps in range(2):
-        _require(learner.classes == left, f"classes are {learner.classes} after changes to them, expected {left}")
+        require(learner.classes == left, f"classes are {learner.classes} after changes to them, expected {left}")
         shape = tuple(learner.predict(images).shape)
-        _require(shape == (3, len(left)), f"scores have shape {shape}, expected {(3, len(left))}")
+        require(shape == (3, len(left)), f"scores have shape {shape}, expected {(3, len(left))}")
         rows = {name: row for row, name in enumerate(left)}
-        _require(learner.row_of == rows, f"rows are {learner.row_of}, expected {rows}")
+        require(learner.row_of == rows, f"rows are {learner.row_of}, expected {rows}")
         counts = learner.class_counts()
-        _require(counts is None or len(counts) == len(left), f"{counts} are counts of other classes than {left}")
+        require(counts is None or len(counts) == len(left), f"{counts} are counts of other classes than {left}")
         changed = difference(learner.state(), learner.clone().state())
-        _require(not changed, f"a clone is not equal after changes to the classes: {changed}")
+        require(not changed, f"a clone is not equal after changes to the classes: {changed}")
         if not steps:
             if False not in subject.modes:
                 learner.boundary(["bee"])
             learner.learn(images, ["bee", "ant", "bee"])
             left = [*left, "bee"]
-
-
-def failed_updates_leave_no_trace(subject: Subject) -> None:
-    """An update that fails on inputs that are not finite changes nothing, whether it brought new classes or not."""
-    images = make_images(4, seed=19)
-    for announced in subject.modes:
-        for steps in (0, 1, len(STREAM)):
-            learner = teach(subject.fresh(), STREAM[:steps], announced)
-            usual = learner.preprocessing
-            if announced:
-                learner.boundary(["fox", "gnu"])
-            elif learner.clock is not None and steps == len(STREAM):
-                learner.clock.steps = learner.clock.min_steps  # so that the update that fails also begins a task
-            before = learner.state()
-            learner.preprocessing = replace(usual, std=(0.0, 0.0, 0.0))
-            try:
-                learner.learn(images, ["fox", "gnu", "fox", "fox" if not steps else "ant"])
-                learner.flush()
-            except ValueError:
-                changed = difference(before, learner.state())
-                _require(not changed, f"an update failed after {steps} steps, but the state had changed: {changed}")
-                learner.preprocessing = usual
-                twin = learner.clone()
-                for one in (learner, twin):
-                    one.learn(images, ["fox", "gnu", "fox", "fox"])
-                changed = difference(learner.state(), twin.state())
-                _require(not changed, f"after an update failed, the learner continues differently: {changed}")
 
 
 def merged_learners_equal_one(subject: Subject) -> None:
@@ -316,11 +257,11 @@ def merged_learners_equal_one(subject: Subject) -> None:
     except ValueError:
         return
     whole, images = teach(base.clone(), STREAM[2:]), make_images(5, seed=20)
-    _require(merged.classes == whole.classes, f"classes are {merged.classes}, expected {whole.classes}")
+    require(merged.classes == whole.classes, f"classes are {merged.classes}, expected {whole.classes}")
     _require_same_scores(whole, merged.predict(images), whole.predict(images), "merged instead of learnt by one")
     counts, expected = merged.class_counts(), whole.class_counts()
     same = counts is None or expected is None or torch.equal(counts.double(), expected.double())
-    _require(same, f"merged counts are {counts}, expected {expected}")
+    require(same, f"merged counts are {counts}, expected {expected}")
 
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
@@ -341,36 +282,31 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
         classes_need_no_announcement,
         bad_input_changes_nothing,
         failed_updates_leave_no_trace,
+        undo_restores_the_state,
         merged_learners_equal_one,
         classes_may_go_and_come_anew,
     )
 }
 
 
-def _require(holds: bool, seen: str) -> None:
-    # Not an assert statement: checks must also check under python -O.
-    if not holds:
-        raise AssertionError(seen)
-
-
 def _require_same_scores(learner: Learner, scores: Tensor, expected: Tensor, how: str) -> None:
     """Equal up to rounding; classes that cannot win have -inf in both."""
     finite = expected.isfinite()
-    _require(torch.equal(finite, scores.isfinite()), f"{how}, other scores are finite")
+    require(torch.equal(finite, scores.isfinite()), f"{how}, other scores are finite")
     worst = float((scores - expected)[finite].abs().max())
     limit = _ROUNDING[learner.backbone.precision] * max(1.0, float(expected[finite].abs().max()))
-    _require(worst <= limit, f"{how}, scores differ by {worst:.3g}")
+    require(worst <= limit, f"{how}, scores differ by {worst:.3g}")
 
 
 def _require_equal_futures(learner: Learner, twin: Learner, steps: int, announced: bool, how: str) -> None:
     changed = difference(learner.state(), twin.state())
-    _require(not changed, f"the {how} learner is not equal after {steps} steps: {changed}")
+    require(not changed, f"the {how} learner is not equal after {steps} steps: {changed}")
     images = make_images(5, seed=16)
-    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner returns other scores")
+    require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner returns other scores")
     teach(learner, STREAM[steps:], announced), teach(twin, STREAM[steps:], announced)
     changed = difference(learner.state(), twin.state())
-    _require(not changed, f"the {how} learner continues differently after {steps} steps: {changed}")
-    _require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner continues to other scores")
+    require(not changed, f"the {how} learner continues differently after {steps} steps: {changed}")
+    require(same_bits(learner.predict(images), twin.predict(images)), f"the {how} learner continues to other scores")
 
 
 def _looks_like_samples(tensor: Tensor) -> bool:
@@ -388,13 +324,3 @@ def _sizes(learner: Learner, made_since: Callable[[], list[Tensor]]) -> dict[str
         "bytes of live tensors": Amount.of(*made_since()).bytes,
         "bytes of arrays and texts held": bytes_held(learner.__dict__, besides=learner.backbone),
     }
-
-
-def _require_refusal(what: str, verb: Callable[..., Any], *given: Any) -> None:
-    try:
-        verb(*given)
-    except ValueError:
-        return
-    except Exception as error:
-        raise AssertionError(f"{what} raised {type(error).__name__}: {error}; expected a ValueError") from error
-    raise AssertionError(f"{what} were accepted; expected a ValueError")

@@ -36,8 +36,8 @@ class NCM(Learner):
 
     def build(self, state: State) -> None:
         # Sums in float64, so that a long stream does not round a class's late samples away.
-        self.sums = state.table("sums", self.backbone.width, dtype=torch.float64, kind="statistic")
-        self.counts = state.table("counts", dtype=torch.float64, kind="statistic", counts=True)
+        self.sums = state.table("sums", self.backbone.width, dtype=torch.float64, kind="statistic", writes="chunk")
+        self.counts = state.table("counts", dtype=torch.float64, kind="statistic", counts=True, writes="chunk")
 
     def update(self, encoded: Tensor, rows: Tensor, times: int = 1) -> None:
         self.sums.add(rows, encoded, times)

@@ -43,8 +43,9 @@ class ClassReservoir:
     def __init__(self, state: State, size: int, width: int, dtype: torch.dtype) -> None:
         self.size = size
         # All places of a class at once: the size depends on the number of classes alone.
-        self.features = state.table("features", (size, width), dtype=dtype, kind="sample", combine="keep")
-        on_host = partial(state.table, dtype=torch.int64, kind="sample", combine="keep", device=_CPU)
+        by_class = partial(state.table, kind="sample", combine="keep", writes="chunk")
+        self.features = by_class("features", (size, width), dtype=dtype)
+        on_host = partial(by_class, dtype=torch.int64, device=_CPU)
         self.task = on_host("task", size, initial=lambda count: torch.full((count, size), -1))
         self.seen = on_host("met")
 
@@ -74,8 +75,8 @@ class EveryFeature:
 
     def __init__(self, state: State, width: int, dtype: torch.dtype) -> None:
         self._state = state
-        self.features = state.table("features", width, dtype=dtype, kind="sample", combine=None, grows=False)
-        self.rows = state.table("rows", dtype=torch.int64, kind="sample", combine=None, grows=False)
+        appended = partial(state.table, kind="sample", combine=None, grows=False, writes="none")
+        self.features, self.rows = appended("features", width, dtype=dtype), appended("rows", dtype=torch.int64)
         state.on_remove(self._remove_class)
         state.on_combine(self._combine_classes)
         state.count_by(self.class_counts)
