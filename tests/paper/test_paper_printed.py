@@ -37,6 +37,12 @@ def test_every_table_has_all_numbers_of_the_papers_source() -> None:
         assert sum(cell for cell in cells if cell is not None) == pytest.approx(float(row["sum"]), abs=5e-3), row
 
 
+@pytest.mark.parametrize("name", names())
+def test_every_row_has_a_number_or_a_dash_for_each_column(name: str) -> None:
+    table = read_printed(name)
+    assert {len(values) for values in table.rows.values()} == {len(table.columns)}
+
+
 @pytest.mark.parametrize("name", PER_TASK)
 def test_averages_are_those_of_their_rows_but_for_the_known_slips(name: str) -> None:
     table = read_printed(name)

@@ -6,29 +6,31 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
+    from prol.evaluation import Clock
+    from prol.integrations.trackers import Tracker
     from prol.runs import Display, Plan
     from prol.runs.executors import Executor
 
 _STREAM, _DATA, _CLOCK, _TRACKING = "The stream", "The data", "Data that do not wait", "Tracking"
 _EXECUTION, _MEASURES = "Where runs are executed", "What is measured"
+_NETWORK = (
+    "The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG of timm, "
+    "hf-hub:OWNER/NAME, ARCH@FILE.safetensors, ARCH@random, efficientnet_lite0 or resnet18_cifar."
+)
 
 Method = Annotated[str, typer.Argument(help="A name that `prol methods` lists.")]
 DatasetName = Annotated[str, typer.Argument(help="A name that `prol datasets` lists.")]
 MethodOptions = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method, for example lr=0.05.")
 ]
-Backbone = Annotated[
-    str,
-    typer.Option(
-        help="The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG "
-        "of timm, ARCH@FILE.safetensors, ARCH@random or resnet18_cifar."
-    ),
-]
+Saved = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
+Backbone = Annotated[str, typer.Option(help=_NETWORK)]
 ImageSize = Annotated[
     int | None,
     typer.Option(
@@ -50,13 +52,24 @@ FreeThreads = Annotated[
     int | None, typer.Option(help="Processor threads. By default those that other processes leave free at the start.")
 ]
 Workers = Annotated[int | None, typer.Option(help="Threads that read images ahead. By default half of the processors.")]
-Seeds = Annotated[str, typer.Option(help="Each method runs once with each seed; separate seeds by commas.")]
 Data = Annotated[
     str | None, typer.Option(help="The path of the images, for data that are not built in.", rich_help_panel=_DATA)
 ]
 DataOptions = Annotated[
     list[str] | None,
     typer.Option("-D", metavar="KEY=VALUE", help="An option of the data set. Repeatable.", rich_help_panel=_DATA),
+]
+ProtocolOptions = Annotated[
+    list[str] | None,
+    typer.Option("-P", metavar="KEY=VALUE", help="An option of the protocol. Repeatable.", rich_help_panel=_STREAM),
+]
+Trackers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Track the run with tensorboard, wandb or mlflow, for example wandb:project=birds. Repeatable.",
+        rich_help_panel=_TRACKING,
+    ),
 ]
 LimitPerClass = Annotated[
     int | None,
@@ -65,22 +78,12 @@ LimitPerClass = Annotated[
 Tasks = Annotated[
     int | None, typer.Option(help="The number of tasks. By default the data set's usual one.", rich_help_panel=_STREAM)
 ]
-Track = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME[:KEY=VALUE,...]",
-        help="Track the run with tensorboard, wandb or mlflow, for example wandb:project=birds. Repeatable.",
-        rich_help_panel=_TRACKING,
-    ),
-]
-TrackEvery = Annotated[
-    int, typer.Option(help="The number of chunks between two reports of losses.", rich_help_panel=_TRACKING)
-]
 
 
-def _option(help_text: str, panel: str | None, *names: str, **more: Any) -> Any:
-    """An option without a visible default: None leaves the choice to the plan."""
-    return typer.Option(*names, help=help_text, rich_help_panel=panel, show_default=False, **more)
+def flag(help_text: str, panel: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
+    """A field that is a flag; None leaves the choice to what is planned."""
+    option = typer.Option(*names, help=help_text, rich_help_panel=panel, **more)
+    return dataclasses.field(default=default, metadata={"option": option})
 
 
 @dataclass(frozen=True)
@@ -90,33 +93,19 @@ class StreamFlags:
     data: Data = None
     data_options: DataOptions = None
     limit_per_class: LimitPerClass = None
-    protocol: Annotated[
-        str | None, _option("The order of the stream, see `prol streams`. By default disjoint.", _STREAM)
-    ] = None
-    protocol_options: Annotated[
-        list[str] | None, _option("An option of the protocol. Repeatable.", _STREAM, "-P", metavar="KEY=VALUE")
-    ] = None
+    protocol: str | None = flag("The order of the stream, see `prol streams`. By default disjoint.", _STREAM)
+    protocol_options: ProtocolOptions = None
     tasks: Tasks = None
-    chunk: Annotated[int | None, _option("How many samples arrive together. By default 10.", _STREAM)] = None
-    class_order: Annotated[
-        str | None, _option("The order of the classes: label or shuffled. By default label.", _STREAM)
-    ] = None
-    boundaries: Annotated[
-        bool | None,
-        _option(
-            "Give task boundaries to the learner. By default as the protocol does.",
-            _STREAM,
-            "--boundaries/--no-boundaries",
-        ),
-    ] = None
-    announce: Annotated[
-        bool | None,
-        _option(
-            "Also give it the classes of the task. By default wherever boundaries are given.",
-            _STREAM,
-            "--announce/--no-announce",
-        ),
-    ] = None
+    chunk: int | None = flag("How many samples arrive together. By default 10.", _STREAM)
+    class_order: str | None = flag("The order of the classes: label or shuffled. By default label.", _STREAM)
+    boundaries: bool | None = flag(
+        "Give task boundaries to the learner. By default as the protocol does.", _STREAM, "--boundaries/--no-boundaries"
+    )
+    announce: bool | None = flag(
+        "Also give it the classes of the task. By default wherever boundaries are given.",
+        _STREAM,
+        "--announce/--no-announce",
+    )
 
     def given(self) -> dict[str, Any]:
         """The flags that were given, by their names in `Plan`."""
@@ -133,39 +122,22 @@ class StreamFlags:
 class PlanFlags(StreamFlags):
     """Everything of a plan but method, data set, seed and clock; what is None was not given."""
 
-    development: Annotated[
-        bool | None,
-        _option(
-            "Train on a fifth of the training images and test on another fifth, to choose settings.",
-            _DATA,
-            "--development/--no-development",
-        ),
-    ] = None
-    backbone: Annotated[
-        str | None,
-        _option(
-            "The network: auto (the method's default, small for most), small or tiny, which come with prol, ARCH.TAG "
-            "of timm, hf-hub:OWNER/NAME, ARCH@FILE.safetensors, ARCH@random, efficientnet_lite0 or resnet18_cifar.",
-            None,
-        ),
-    ] = None
+    development: bool | None = flag(
+        "Train on a fifth of the training images and test on another fifth, to choose settings.",
+        _DATA,
+        "--development/--no-development",
+    )
+    backbone: str | None = flag(_NETWORK)
     image_size: ImageSize = None
-    device: Annotated[str | None, _option("The device: auto, cpu, cuda or cuda:N. By default auto.", None)] = None
-    precision: Annotated[
-        str | None, _option("The precision: auto, float32, float64 or bf16. By default auto.", None)
-    ] = None
+    device: str | None = flag("The device: auto, cpu, cuda or cuda:N. By default auto.")
+    precision: str | None = flag("The precision: auto, float32, float64 or bf16. By default auto.")
     threads: FreeThreads = None
     workers: Workers = None
-    checkpoint_every: Annotated[int | None, _option("Chunks between checkpoints. By default 50.", None)] = None
-    checkpoint_share: Annotated[
-        float | None,
-        _option(
-            "The maximum share of the time for checkpoints within tasks; they wait until then. By default 0.1.", None
-        ),
-    ] = None
-    points: Annotated[
-        int | None, _option("Test all classes so far at this many points of the stream (A_AUC).", _MEASURES)
-    ] = None
+    checkpoint_every: int | None = flag("Chunks between checkpoints. By default 50.")
+    checkpoint_share: float | None = flag(
+        "The maximum share of the time for checkpoints within tasks; they wait until then. By default 0.1."
+    )
+    points: int | None = flag("Test all classes so far at this many points of the stream (A_AUC).", _MEASURES)
 
     def given(self) -> dict[str, Any]:
         found = super().given()
@@ -188,52 +160,59 @@ class PlanFlags(StreamFlags):
 class ClockFlags:
     """The clock of data that do not wait."""
 
-    queue_size: Annotated[
-        int, typer.Option(help="Chunks that may wait; one more replaces the oldest.", rich_help_panel=_CLOCK)
-    ] = 0
-    keep: Annotated[int | None, typer.Option("--keep", hidden=True)] = None
-    """The name of `queue_size` in version 0.1."""
-    step_seconds: Annotated[
-        str | None,
-        _option(
-            "Seconds per step, or the folder of a run on a clock whose times are used. By default they are measured.",
-            _CLOCK,
-        ),
-    ] = None
+    queue_size: int = flag("Chunks that may wait; one more replaces the oldest.", _CLOCK, default=0)
+    keep: int | None = flag("The name of --queue-size in version 0.1.", None, "--keep", hidden=True)
+    step_seconds: str | None = flag(
+        "Seconds per step, or the folder of a run on a clock whose times are used. By default they are measured.",
+        _CLOCK,
+    )
 
     @property
     def waiting(self) -> int:
         """How many chunks may wait, under either name."""
         return self.queue_size if self.keep is None else self.keep
 
+    def clock(self, rate: float) -> Clock:
+        """The clock of data that arrive at this many images per second."""
+        from prol.evaluation import Clock
+        from prol.runs.timing import read_step_seconds
+
+        return Clock(rate, self.waiting, read_step_seconds(self.step_seconds))
+
+
+@dataclass(frozen=True)
+class TrackFlags:
+    """Where losses and accuracies are also sent."""
+
+    track: Trackers = None
+    track_every: int = flag("The number of chunks between two reports of losses.", _TRACKING, default=10)
+
+    def trackers(self) -> list[Tracker]:
+        if not self.track:
+            return []
+        from prol.integrations.trackers import make_trackers
+
+        return make_trackers(self.track, self.track_every)
+
 
 @dataclass(frozen=True)
 class ExecutorFlags:
     """Where runs are executed."""
 
-    executor: Annotated[
-        str,
-        typer.Option(help="local: on this machine; ray: on a Ray cluster.", rich_help_panel=_EXECUTION),
-    ] = "local"
-    jobs: Annotated[
-        int | None,
-        _option(
-            "Runs at the same time, each in its own process. By default 1; with ray as many as there is room for.",
-            _EXECUTION,
-        ),
-    ] = None
-    retries: Annotated[
-        int, typer.Option(help="How often a run whose process died is resumed.", rich_help_panel=_EXECUTION)
-    ] = 2
-    ray_address: Annotated[
-        str | None,
-        _option("The address of a Ray cluster, auto for that of this machine. By default one is started.", _EXECUTION),
-    ] = None
-    cpus_per_run: Annotated[float | None, _option("Processors per run, with ray. By default 1.", _EXECUTION)] = None
-    gpus_per_run: Annotated[
-        float | None, _option("GPUs per run, with ray. By default 0; 0.25 lets four runs share one.", _EXECUTION)
-    ] = None
-    memory_per_run: Annotated[float | None, _option("Gigabytes reserved for a run, with ray.", _EXECUTION)] = None
+    executor: str = flag("local: on this machine; ray: on a Ray cluster.", _EXECUTION, default="local")
+    jobs: int | None = flag(
+        "Runs at the same time, each in its own process. By default 1; with ray as many as there is room for.",
+        _EXECUTION,
+    )
+    retries: int = flag("How often a run whose process died is resumed.", _EXECUTION, default=2)
+    ray_address: str | None = flag(
+        "The address of a Ray cluster, auto for that of this machine. By default one is started.", _EXECUTION
+    )
+    cpus_per_run: float | None = flag("Processors per run, with ray. By default 1.", _EXECUTION)
+    gpus_per_run: float | None = flag(
+        "GPUs per run, with ray. By default 0; 0.25 lets four runs share one.", _EXECUTION
+    )
+    memory_per_run: float | None = flag("Gigabytes reserved for a run, with ray.", _EXECUTION)
 
     def open(self, display: Display) -> Executor:
         """The executor that the flags name."""
@@ -277,13 +256,15 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
         if not dataclasses.is_dataclass(kind):
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        hints, fields = get_type_hints(kind, include_extras=True), dataclasses.fields(kind)
-        flags = {field.name: field.default for field in fields if field.name not in own}
-        groups[parameter.name] = cast("type[Any]", kind), list(flags)
-        parameters += [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
-            for name, default in flags.items()
-        ]
+        hints = get_type_hints(kind, include_extras=True)
+        flags = [field for field in dataclasses.fields(kind) if field.name not in own]
+        groups[parameter.name] = cast("type[Any]", kind), [field.name for field in flags]
+        for field in flags:
+            option = field.metadata.get("option")
+            hint = hints[field.name] if option is None else Annotated[hints[field.name], option]
+            parameters.append(
+                inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=hint)
+            )
 
     def command(**given: Any) -> None:
         for name, (kind, flags) in groups.items():
@@ -296,11 +277,33 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def read_seeds(text: str) -> list[int]:
-    """Seeds from the text of a command line."""
+def whole_numbers(option: str, text: str, least: int = 0) -> list[int]:
+    """Numbers separated by commas, from the text of a command line."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise ValueError(f"--seeds {text!r} is not a list of whole numbers: write it as 0,1,2")
-    if len(set(parts)) < len(parts):
-        raise ValueError(f"--seeds {text} holds one twice: give each seed once")
+    if not all(part.isdecimal() and int(part) >= least for part in parts):
+        raise ValueError(f"{option} {text!r} is not a list of whole numbers from {least} on: write it as 10,100")
     return [int(part) for part in parts]
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds, each given once."""
+    seeds = whole_numbers("--seeds", text)
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {text} holds one twice: give each seed once")
+    return seeds
+
+
+def require_format(form: str, *known: str) -> None:
+    """Refuses a `--format` that is not known."""
+    if form not in known:
+        raise ValueError(f"unknown format {form!r}: use {' or '.join(known)}")
+
+
+def set_threads(threads: int | None) -> None:
+    """Sets the processor threads of this process; None leaves them to torch."""
+    if threads is not None:
+        import torch
+
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        torch.set_num_threads(threads)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.bench_record import (
+    PaceFlags,
+    Record,
+    RecordFlags,
+    WorkloadFlags,
+    open_images,
+    print_content,
+    read_content,
+    read_methods,
+)
 
 if TYPE_CHECKING:
     from prol.bench.ladder import PlainMaker
@@ -20,15 +32,6 @@ Methods = Annotated[
 ]
 OneMethod = Annotated[str, typer.Argument(metavar="METHOD[:KEY=VALUE,...]", help="A method with its options.")]
 Chunk = Annotated[int, typer.Option(min=1, help="Images per training step.")]
-Classes = Annotated[int, typer.Option(min=2, help="Number of classes; the last 10 belong to the current task.")]
-FirstTask = Annotated[bool, typer.Option("--first-task", help="All classes belong to the first task.")]
-Side = Annotated[
-    int | None, typer.Option(min=1, help="Side of input images, in pixels; the network's input size by default.")
-]
-Warmup = Annotated[int | None, typer.Option(min=0, help="Steps before timing; 20 on a GPU and 2 elsewhere by default.")]
-Repeats = Annotated[int, typer.Option(min=1, help="Timed blocks of steps; the result is their median.")]
-Steps = Annotated[int | None, typer.Option(min=1, help="Steps per block; as many as take half a second by default.")]
-Out = Annotated[Path | None, typer.Option(help="JSON file to write, after each row.")]
 Plot = Annotated[Path | None, typer.Option(help="Also draw it to this .png or .svg file.")]
 
 
@@ -39,62 +42,52 @@ def overview(context: typer.Context) -> None:
 
 
 @app.command()
+@a.with_flags
 def speed(
+    *,
     methods: Methods = None,
     backbone: a.Backbone = "builtin",
     image_size: a.ImageSize = None,
     chunk: Annotated[str, typer.Option(help="Images per training step, separated by commas.")] = "1,10,32",
     batch: Annotated[str, typer.Option(help="Images per prediction, separated by commas.")] = "10,128",
-    device: a.Device = "auto",
     precision: a.Precision = "auto",
-    classes: Classes = 100,
-    first_task: FirstTask = False,
-    side: Side = None,
     peak: Annotated[
         bool, typer.Option(help="Measure the machine's matrix peak first, and report the share of it.")
     ] = True,
-    warmup: Warmup = None,
-    repeats: Repeats = 7,
-    steps: Steps = None,
-    threads: a.Threads = None,
-    out: Out = None,
+    load: WorkloadFlags,
+    pacing: PaceFlags,
+    flags: RecordFlags,
 ) -> None:
     """Images per second of learning and prediction, for any methods."""
     from prol.bench.machine import matrix_peak
     from prol.bench.throughput import speed as measure
     from prol.bench.timing import Pace
     from prol.bench.workload import Workload
-    from prol.cli.bench_record import Record, read_methods, whole_numbers
 
-    chunks, batches = whole_numbers("--chunk", chunk), whole_numbers("--batch", batch)
+    chunks, batches = a.whole_numbers("--chunk", chunk, least=1), a.whole_numbers("--batch", batch, least=1)
     specs = read_methods(methods or ["prol"], chunks[0])
-    settings = {"classes": classes, "first_task": first_task, "side": side}
-    record = Record("speed", specs, settings, device, threads, out)
+    record = Record("speed", specs, asdict(load), flags)
     opened = record.open_backbone(a.sized(backbone, image_size), precision)
-    pace = record.pace(warmup, repeats, steps)
+    pace = record.pace(pacing)
+    rate = None
     if peak:
-        record.content["peak"] = matrix_peak(opened.device, opened.precision, Pace(repeats=repeats))
-    rate = record.content["peak"]["flop_per_second"] if peak else None
-    workload = Workload(classes, first_task, side)
-    record.finish(measure(specs, opened, chunks, batches, workload, pace, rate))
+        record.content["peak"] = matrix_peak(opened.device, opened.precision, Pace(repeats=pacing.repeats))
+        rate = record.content["peak"]["flop_per_second"]
+    record.finish(measure(specs, opened, chunks, batches, Workload(**asdict(load)), pace, rate))
 
 
 @app.command()
+@a.with_flags
 def ladder(
+    *,
     method: OneMethod = "prol",
     backbone: a.Backbone = "builtin",
     image_size: a.ImageSize = None,
     chunk: Chunk = 10,
-    device: a.Device = "auto",
-    classes: Classes = 100,
-    first_task: FirstTask = False,
-    side: Side = None,
-    warmup: Warmup = None,
-    repeats: Repeats = 7,
-    steps: Steps = None,
-    threads: a.Threads = None,
-    out: Out = None,
     plot: Plot = None,
+    load: WorkloadFlags,
+    pacing: PaceFlags,
+    flags: RecordFlags,
 ) -> None:
     """From plain operations to the full optimisation: the same step in several ways, in turns in one run.
 
@@ -103,54 +96,50 @@ def ladder(
     from prol.bench.ladder import ladder as measure
     from prol.bench.ladder import times_bare
     from prol.bench.workload import Workload
-    from prol.cli.bench_record import Record, read_methods
 
     [spec] = read_methods([method], chunk)
     backbone = a.sized(backbone, image_size)
-    settings = {"backbone": backbone, "chunk": chunk, "classes": classes, "first_task": first_task, "side": side}
-    record = Record("ladder", [spec], settings, device, threads, out, plot)
-    pace, workload = record.pace(warmup, repeats, steps), Workload(classes, first_task, side)
+    record = Record("ladder", [spec], {"backbone": backbone, "chunk": chunk, **asdict(load)}, flags, plot)
+    pace, workload = record.pace(pacing), Workload(**asdict(load))
 
     def say(line: str) -> None:
         typer.echo(line, err=True)
 
-    rows = measure(spec, backbone, device, chunk, workload, pace, _plain_maker(), say)
+    rows = measure(spec, backbone, flags.device, chunk, workload, pace, _plain_maker(), say)
     record.content["times_bare"] = times_bare(rows)
     record.finish(rows)
 
 
 @app.command()
+@a.with_flags
 def growth(
+    *,
     method: OneMethod = "prol",
     backbone: a.Backbone = "builtin",
     image_size: a.ImageSize = None,
     classes: Annotated[str, typer.Option(help="Numbers of classes, separated by commas.")] = "10,100,1000,10000,100000",
     chunk: Chunk = 10,
     batch: Annotated[int, typer.Option(min=1, help="Images per prediction.")] = 10,
-    device: a.Device = "auto",
     precision: a.Precision = "auto",
-    warmup: Warmup = None,
-    repeats: Repeats = 7,
-    steps: Steps = None,
-    threads: a.Threads = None,
-    out: Out = None,
     plot: Plot = None,
+    pacing: PaceFlags,
+    flags: RecordFlags,
 ) -> None:
     """Time and memory of a step and a prediction against the number of classes."""
     from prol.bench.throughput import growth as measure
     from prol.bench.throughput import with_growth_ratios
-    from prol.cli.bench_record import Record, read_methods, whole_numbers
 
-    numbers = whole_numbers("--classes", classes, least=2)
+    numbers = a.whole_numbers("--classes", classes, least=2)
     [spec] = read_methods([method], chunk)
-    record = Record("growth", [spec], {"chunk": chunk, "batch": batch, "classes": numbers}, device, threads, out, plot)
+    record = Record("growth", [spec], {"chunk": chunk, "batch": batch, "classes": numbers}, flags, plot)
     opened = record.open_backbone(a.sized(backbone, image_size), precision)
-    rows = measure(spec, opened, numbers, chunk, batch, record.pace(warmup, repeats, steps))
-    record.finish(rows, with_growth_ratios)
+    record.finish(measure(spec, opened, numbers, chunk, batch, record.pace(pacing)), with_growth_ratios)
 
 
 @app.command()
+@a.with_flags
 def files(
+    *,
     dataset: Annotated[str, typer.Argument(help="A name that `prol datasets` lists, or a folder of images.")],
     method: OneMethod = "prol",
     backbone: a.Backbone = "builtin",
@@ -158,25 +147,20 @@ def files(
     images: Annotated[int, typer.Option(min=1, help="Maximum number of training images.")] = 1000,
     chunk: Chunk = 10,
     workers: a.Workers = None,
-    device: a.Device = "auto",
     precision: a.Precision = "auto",
     repeats: Annotated[int, typer.Option(min=1, help="Timed passes; the result is their median.")] = 3,
-    threads: a.Threads = None,
     data: a.Data = None,
     data_options: a.DataOptions = None,
-    out: Out = None,
+    flags: RecordFlags,
 ) -> None:
     """From image files on: decoding alone, learning alone, and both together, to see which is the limit."""
-    import os
-
     from prol.bench.throughput import files as measure
     from prol.bench.throughput import limit
-    from prol.cli.bench_record import Record, open_images, read_methods
 
     [spec] = read_methods([method], chunk)
     threads_ahead = (os.cpu_count() or 2) // 2 if workers is None else workers
     settings = {"dataset": dataset, "images": images, "chunk": chunk, "workers": threads_ahead}
-    record = Record("files", [spec], settings, device, threads, out)
+    record = Record("files", [spec], settings, flags)
     opened_data = open_images(dataset, data, data_options or [])
     learner = spec.learner(record.open_backbone(a.sized(backbone, image_size), precision), chunk)
     rows = measure(opened_data, learner, chunk, images, threads_ahead, repeats)
@@ -185,21 +169,23 @@ def files(
 
 
 @app.command()
-def peak(device: a.Device = "auto", repeats: Repeats = 7, threads: a.Threads = None, out: Out = None) -> None:
+@a.with_flags
+def peak(
+    *,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed blocks of steps; the result is their median.")] = 7,
+    flags: RecordFlags,
+) -> None:
     """The peak performance of the machine: matrix products, and copying memory."""
     from prol.bench.machine import peak as measure
     from prol.bench.timing import Pace
-    from prol.cli.bench_record import Record
 
-    record = Record("peak", [], {}, device, threads, out)
+    record = Record("peak", [], {}, flags)
     record.finish(measure(record.device, Pace(repeats=repeats)))
 
 
 @app.command()
 def show(file: Annotated[Path, typer.Argument(help="A JSON file that --out wrote.")], plot: Plot = None) -> None:
     """Print or draw measurements again."""
-    from prol.cli.bench_record import print_content, read_content
-
     print_content(read_content(file), plot)
 
 

@@ -1,4 +1,4 @@
-"""The plan that the flags of `prol bench` make, and the record of what is measured."""
+"""The flags that benchmarks share, and the record of what is measured."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from prol.cli import arguments as a
+from prol.cli.terminal import output
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone
@@ -21,6 +24,33 @@ if TYPE_CHECKING:
 FAILED = 1
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordFlags:
+    """Where it is measured, and the file that receives it."""
+
+    device: a.Device = "auto"
+    threads: a.Threads = None
+    out: Annotated[Path | None, typer.Option(help="JSON file to write, after each row.")] = None
+
+
+@dataclass(frozen=True)
+class PaceFlags:
+    """How often steps are made."""
+
+    warmup: int | None = a.flag("Steps before timing; 20 on a GPU and 2 elsewhere by default.", min=0)
+    repeats: int = a.flag("Timed blocks of steps; the result is their median.", default=7, min=1)
+    steps: int | None = a.flag("Steps per block; as many as take half a second by default.", min=1)
+
+
+@dataclass(frozen=True)
+class WorkloadFlags:
+    """What is learnt."""
+
+    classes: int = a.flag("Number of classes; the last 10 belong to the current task.", default=100, min=2)
+    first_task: bool = a.flag("All classes belong to the first task.", None, "--first-task", default=False)
+    side: int | None = a.flag("Side of input images, in pixels; the network's input size by default.", min=1)
 
 
 class Record:
@@ -34,27 +64,20 @@ class Record:
         bench: str,
         methods: Sequence[MethodSpec],
         settings: dict[str, Any],
-        device: str,
-        threads: int | None,
-        out: Path | None,
+        flags: RecordFlags,
         plot: Path | None = None,
     ) -> None:
-        import torch
-
         from prol.backbones import pick_device
         from prol.bench.machine import document
         from prol.report.plot import check_figure_file, require_matplotlib
 
-        if out is not None and not out.absolute().parent.is_dir():
-            raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist")
+        if flags.out is not None and not flags.out.absolute().parent.is_dir():
+            raise FileNotFoundError(f"cannot write {flags.out}: the folder {flags.out.parent} does not exist")
         if plot is not None:
             require_matplotlib()
             check_figure_file(plot)
-        if threads is not None:
-            if threads < 1:
-                raise ValueError(f"threads must be at least 1, got {threads}")
-            torch.set_num_threads(threads)
-        self.device, self.device_name, self.out, self.plot = pick_device(device), device, out, plot
+        a.set_threads(flags.threads)
+        self.device, self.device_name, self.out, self.plot = pick_device(flags.device), flags.device, flags.out, plot
         named = {"methods": [method.name for method in methods]} if methods else {}
         self.content = document(bench, self.device, shlex.join(["prol", *sys.argv[1:]]), named | settings)
 
@@ -66,10 +89,10 @@ class Record:
         self.content["settings"] |= about
         return opened
 
-    def pace(self, warmup: int | None, repeats: int, steps: int | None) -> Pace:
+    def pace(self, flags: PaceFlags) -> Pace:
         from prol.bench.timing import Pace
 
-        pace = Pace.for_device(self.device, warmup, repeats, steps)
+        pace = Pace.for_device(self.device, flags.warmup, flags.repeats, flags.steps)
         self.content["settings"]["pace"] = asdict(pace)
         return pace
 
@@ -103,7 +126,6 @@ class Record:
 
 def print_content(content: dict[str, Any], plot: Path | None) -> None:
     """Prints the table, and draws the figure if requested."""
-    from prol.cli.terminal import output
     from prol.report.bench import bench_tables, plot_bench
 
     console = output()
@@ -113,7 +135,7 @@ def print_content(content: dict[str, Any], plot: Path | None) -> None:
             plot_bench(content, plot)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{plot} cannot be drawn: the measurement {_damaged(error)}") from error
-        console.print(f"Plot written to {plot}", soft_wrap=True)
+        console.say(f"Plot written to {plot}")
 
 
 def read_methods(words: Sequence[str], chunk: int) -> list[MethodSpec]:
@@ -125,14 +147,6 @@ def read_methods(words: Sequence[str], chunk: int) -> list[MethodSpec]:
     for spec in specs:
         spec.resolved(chunk)
     return specs
-
-
-def whole_numbers(option: str, text: str, least: int = 1) -> list[int]:
-    """Numbers separated by commas."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) >= least for part in parts):
-        raise ValueError(f"{option} {text!r} is not a list of whole numbers from {least} on: write it as 10,100")
-    return [int(part) for part in parts]
 
 
 def open_images(word: str, data: str | None, options: list[str]) -> Dataset:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import output
 
 if TYPE_CHECKING:
     from prol.classes import Label
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, rename, merge and remove the classes of a saved learner.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
 Integer = Annotated[bool, typer.Option("--integer", help="Treat names as whole numbers: 1 is not the text 1.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is erased.")]
 Note = Annotated[str, typer.Option(help="A note for operations.jsonl, such as the number of a request.")]
@@ -24,35 +23,33 @@ Note = Annotated[str, typer.Option(help="A note for operations.jsonl, such as th
 
 @app.command("list")
 def list_(
-    folder: Folder,
+    folder: a.Saved,
     form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table",
 ) -> None:
     """List the classes and, where counted, the number of training images of each."""
     from prol.runs.saved_folders import list_classes
 
-    if form not in ("table", "json"):
-        raise ValueError(f"unknown format {form!r}: use table or json")
+    a.require_format(form, "table", "json")
     classes = list_classes(folder)
     if form == "json":
         typer.echo(json.dumps([{"label": label, "count": count} for label, count in classes], indent=2))
         return
-    from rich.box import SIMPLE
-    from rich.table import Table
+    from prol.report.table import Table
 
-    from prol.cli.terminal import output
-
-    table = Table(box=SIMPLE)
-    for title in ("class", "is", "images"):
-        table.add_column(title)
-    for label, count in classes:
-        kind = "number" if isinstance(label, int) else "text"
-        table.add_row(_shown(label), kind, "not counted" if count is None else f"{count:,}")
-    output().print(table)
+    rows = [
+        [
+            _shown(label),
+            "number" if isinstance(label, int) else "text",
+            "not counted" if count is None else f"{count:,}",
+        ]
+        for label, count in classes
+    ]
+    output().print(Table.of(("class", "is", "images"), rows, "lll").rich())
 
 
 @app.command()
 def rename(
-    folder: Folder,
+    folder: a.Saved,
     old: str,
     new: str,
     integer: Integer = False,
@@ -70,7 +67,7 @@ def rename(
 
 @app.command()
 def merge(
-    folder: Folder,
+    folder: a.Saved,
     source: str,
     into: str,
     integer: Integer = False,
@@ -89,7 +86,7 @@ def merge(
 
 @app.command()
 def remove(
-    folder: Folder,
+    folder: a.Saved,
     name: str,
     integer: Integer = False,
     yes: Yes = False,

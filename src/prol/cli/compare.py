@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import PatientConsole, output
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from prol.runs.comparison import Comparison
 
 FAILED = 1
-_WIDE_ENOUGH = 200
 
 
 @a.with_flags
@@ -30,7 +28,9 @@ def compare(
         ),
     ] = None,
     dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="A name that `prol datasets` lists.")] = None,
-    seeds: a.Seeds = "0,1,2",
+    seeds: Annotated[
+        str, typer.Option(help="Each method runs once with each seed; separate seeds by commas.")
+    ] = "0,1,2",
     out: Annotated[Path | None, typer.Option(help="The folder of the runs. By default runs/compare-DATASET.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw accuracy after each task to this .png or .svg.")] = None,
     plot_memory: Annotated[
@@ -42,7 +42,6 @@ def compare(
 
     Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted comparison.
     """
-    from prol.cli.terminal import output
     from prol.report.plot import check_figure_file, require_matplotlib
     from prol.runs import comparison, display_for
     from prol.runs.plan import read_method
@@ -64,19 +63,10 @@ def compare(
         for method, options in map(read_method, methods)
     ]
     executor = execution.open(display_for(console))
-    try:
-        compared = comparison.compare(
-            plans,
-            a.read_seeds(seeds),
-            folder,
-            executor=executor,
-            say=lambda line: console.print(line, soft_wrap=True),
-        )
-    except KeyboardInterrupt:
-        console.print("stopped: the same command resumes it", soft_wrap=True)
-        raise
+    with console.resumable():
+        compared = comparison.compare(plans, a.read_seeds(seeds), folder, executor=executor, say=console.say)
     _print(compared, plot, plot_memory, console)
-    console.print(f"Runs, comparison.json and comparison.md written to {folder}", soft_wrap=True)
+    console.say(f"Runs, comparison.json and comparison.md written to {folder}")
     if compared.failures:
         raise typer.Exit(FAILED)
 
@@ -89,7 +79,7 @@ def _backbone_of(method: str, given: str) -> str:
     return "auto" if known and given.partition("@")[0] != registry.method(method).default_backbone else given
 
 
-def _print(comparison: Comparison, history: Path | None, memory: Path | None, console: Console) -> None:
+def _print(comparison: Comparison, history: Path | None, memory: Path | None, console: PatientConsole) -> None:
     from prol.report.comparison_plot import memory_plot, plot_comparison
     from prol.report.comparison_table import comparison_table, notes
 
@@ -97,16 +87,15 @@ def _print(comparison: Comparison, history: Path | None, memory: Path | None, co
         typer.echo(f"prol: {line}", err=True)
     if not comparison.rows:
         return
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDE_ENOUGH)  # a folded table in a file helps nobody
-    console.print(comparison.headline, soft_wrap=True)
+    console.widen()
+    console.say(comparison.headline)
     console.print(comparison_table(comparison.rows))
     for note in notes(comparison.rows):
-        console.print(note, soft_wrap=True)
+        console.say(note)
     title = comparison.headline.partition(", backbone")[0]
     if history is not None:
         plot_comparison(comparison.rows, title, history)
     if memory is not None:
         memory_plot(comparison.rows, title).write(memory)
     for file in filter(None, (history, memory)):
-        console.print(f"Picture written to {file}", soft_wrap=True)
+        console.say(f"Picture written to {file}")

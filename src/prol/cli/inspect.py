@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from prol.cli import arguments as a
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from prol.cli.terminal import PatientConsole, output
 
 
 def show(
@@ -18,7 +17,6 @@ def show(
     plot: Annotated[Path | None, typer.Option(help="Also draw the run to this .png or .svg file.")] = None,
 ) -> None:
     """Print the result of a run."""
-    from prol.cli.terminal import output
     from prol.report import headline, plot_run, result_tables
     from prol.runs import RunFolder
 
@@ -27,13 +25,13 @@ def show(
     config = folder.read(folder.config)
     if folder.status() == "unfinished" and plot is None:
         console.print(headline(config))
-        console.print(f"The run is not finished: continue with `prol resume {run}`", soft_wrap=True)
+        console.say(f"The run is not finished: continue with `prol resume {run}`")
         return
     result = folder.read(folder.result)
     console.print(result_tables(config, result, folder.read(folder.timing)))
     if plot is not None:
         plot_run(config, result, plot)
-        console.print(f"Plot written to {plot}", soft_wrap=True)
+        console.say(f"Plot written to {plot}")
 
 
 def params(
@@ -48,7 +46,6 @@ def params(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Count what a method trains and stores, from shapes alone."""
-    from prol.cli.terminal import output
     from prol.options import parse_pairs
     from prol.runs.inspection import count_parameters
 
@@ -61,75 +58,65 @@ def params(
         _print_counts(counts, output())
 
 
-def _print_counts(counts: dict[str, Any], console: Any) -> None:
+def _print_counts(counts: dict[str, Any], console: PatientConsole) -> None:
     from prol.report import footprint_table
 
     classes, tasks = counts["classes"], counts["tasks"]
-    console.print(
+    console.say(
         f"{counts['method']} on {counts['backbone']}: {classes} classes in {tasks} tasks. The table counts what is "
         "there at that time: the rows of classes so far, and of those what the optimiser may still change.",
-        soft_wrap=True,
     )
     moments = {"during task 1:": counts["during_first_task"]}
     if tasks > 1:
         moments[f"during task {tasks}:"] = counts["during_last_task"]
     console.print(footprint_table(moments))
     if counts["samples"] is not None:
-        console.print(f"Samples are stored in addition as they are learnt: {counts['samples']}", soft_wrap=True)
+        console.say(f"Samples are stored in addition as they are learnt: {counts['samples']}")
     for convention, count in counts["paper_convention"].items():
-        console.print(f"By the paper's convention, {convention}: {count:,}", soft_wrap=True)
+        console.say(f"By the paper's convention, {convention}: {count:,}")
 
 
 def methods(
     name: Annotated[str | None, typer.Argument(help="Show the options of this method instead.")] = None,
 ) -> None:
     """List the methods, or the options of one method."""
-    from rich.table import Table
-
     from prol import registry
 
     if name is not None:
-        _show(_option_table(name), [])
+        print_list(("option", "default", "may be", "meaning"), _options(name))
         return
-    table = Table("method", "family", "stores samples", "what it is", "source", box=_box())
     kinds, problems = registry.load_all("methods")
+    rows = []
     for known, kind in sorted(kinds.items()):
         stores = "yes" if kind.keeps_samples else "no"
         family, citation = (getattr(kind, of, "") for of in ("family", "citation"))  # another package may lack them
-        table.add_row(known, family, stores, _first_line(kind), citation)
-    _show(table, problems)
+        rows.append([known, family, stores, first_line(kind), citation])
+    print_list(("method", "family", "stores samples", "what it is", "source"), rows, problems)
 
 
 def datasets() -> None:
     """List the data sets."""
-    from rich.table import Table
-
     from prol import registry
 
-    table = Table("data set", "what it is", box=_box())
     found, problems = registry.load_all("datasets")
-    for known, open_dataset in sorted(found.items()):
-        table.add_row(known, _first_line(open_dataset))
-    _show(table, problems)
+    rows = [[known, first_line(open_dataset)] for known, open_dataset in sorted(found.items())]
+    print_list(("data set", "what it is"), rows, problems)
 
 
-def _option_table(method: str) -> Table:
+def _options(method: str) -> list[list[str]]:
     """Name, default, allowed values and meaning of every option."""
     import dataclasses
-
-    from rich.table import Table
 
     from prol import registry
     from prol.options import describe_options
     from prol.runs.plan import spell
 
     options = registry.method(method).read_options({})
-    kind = type(options)
-    allowed, meanings = describe_options(kind), _field_docstrings(kind)
-    table = Table("option", "default", "may be", "meaning", box=_box())
-    for option, default in dataclasses.asdict(options).items():
-        table.add_row(option, spell(default), allowed[option], meanings.get(option, ""))
-    return table
+    allowed, meanings = describe_options(type(options)), _field_docstrings(type(options))
+    return [
+        [option, spell(default), allowed[option], meanings.get(option, "")]
+        for option, default in dataclasses.asdict(options).items()
+    ]
 
 
 def _field_docstrings(kind: type) -> dict[str, str]:
@@ -151,21 +138,16 @@ def _field_docstrings(kind: type) -> dict[str, str]:
     return found
 
 
-def _box() -> Any:
-    from rich.box import SIMPLE
-
-    return SIMPLE
-
-
-def _show(table: Table, problems: list[str]) -> None:
+def print_list(titles: Sequence[str], rows: Sequence[Sequence[str]], problems: Sequence[str] = ()) -> None:
     """A table, then what other packages have registered but cannot be loaded."""
-    from prol.cli.terminal import output
+    from prol.report.table import Table
 
     console = output()
-    console.print(table)
+    console.print(Table.of(titles, rows, "l" * len(titles)).rich())
     for problem in problems:
-        console.print(problem, soft_wrap=True)
+        console.say(problem)
 
 
-def _first_line(thing: object) -> str:
+def first_line(thing: object) -> str:
+    """The summary of something's docstring."""
     return (thing.__doc__ or "").strip().partition("\n")[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import output
 
 if TYPE_CHECKING:
     from prol.data import Unreadable
@@ -27,13 +28,12 @@ def export(
     least_count: Annotated[int, typer.Option(help="Omit classes of fewer images than this.")] = 0,
 ) -> None:
     """Write what a run has learnt as a saved learner: tensors, meta.json and a model card."""
-    from prol.cli.terminal import output
     from prol.runs.export import export as write
 
     learner = write(run, folder, warn, backbone, device, least_count)
     console = output()
-    console.print(f"{learner.name} with {len(learner.classes):,} classes, written to {folder}", soft_wrap=True)
-    console.print(f"Predict with `prol predict {folder} IMAGES...`", soft_wrap=True)
+    console.say(f"{learner.name} with {len(learner.classes):,} classes, written to {folder}")
+    console.say(f"Predict with `prol predict {folder} IMAGES...`")
 
 
 def predict(
@@ -101,8 +101,7 @@ def audit(
 
     from prol.runs.auditing import audit_folder
 
-    if form not in ("table", "json"):
-        raise ValueError(f"unknown format {form!r}: use table or json")
+    a.require_format(form, "table", "json")
     found = audit_folder(folder, warn, backbone, device, few, images)
     _write([json.dumps(found, indent=2, ensure_ascii=False) + "\n" if form == "json" else _audit_table(found)], out)
     if strict and not found["keeps_no_samples"]:
@@ -131,14 +130,13 @@ def merge(
     device: a.Device = "auto",
 ) -> None:
     """Merge saved learners into what one learner would be that learnt it all; refused where that is not exact."""
-    from prol.cli.terminal import output
     from prol.runs.saved_folders import merge_folders
 
     merged = merge_folders(folders, out, base, backbone=backbone, device=device, note=note)
     counts = merged.class_counts()
     images = "" if counts is None else f" of {round(float(counts.sum())):,} images"
     line = f"{merged.name} with {len(merged.classes):,} classes{images}, from {len(folders)} learners, written to {out}"
-    output().print(line, soft_wrap=True)
+    output().say(line)
 
 
 def _readable(predicted: Iterable[ImagePredictions | Unreadable], bad: list[str]) -> Iterator[Predicted]:

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from prol.cli.terminal import output
+
 
 def report(
     runs: Annotated[
@@ -25,7 +27,6 @@ def report(
 
     Runs on the same stream share a table; each stream has its own section.
     """
-    from prol.cli.terminal import output
     from prol.report.page import counted, find_runs, printable, sections_of, write_page
     from prol.report.page import export as write_exports
     from prol.report.plot import require_matplotlib
@@ -39,17 +40,15 @@ def report(
     sections, doubles = sections_of(found)
     left_out = [*found.left_out, *doubles]
     for one in left_out:
-        console.print(f"left out: {printable(one.run)}: {printable(one.reason)}", soft_wrap=True)
+        console.say(f"left out: {printable(one.run)}: {printable(one.reason)}")
     with _plain_error(f"cannot write the page to {out}", "--out"):
         write_page(sections, left_out, out)
     count = sum(len(one) for section in sections for one in section.runs_of.values())
-    console.print(
-        f"Report of {counted(count, 'run')} on {counted(len(sections), 'stream')} written to {out}", soft_wrap=True
-    )
+    console.say(f"Report of {counted(count, 'run')} on {counted(len(sections), 'stream')} written to {out}")
     if export is not None:
         with _plain_error(f"cannot export to {export}", "--export"):
             written = write_exports(sections, export)
-        console.print(f"{len(written)} pictures and tables written to {export}", soft_wrap=True)
+        console.say(f"{len(written)} pictures and tables written to {export}")
 
 
 def _require_page(out: Path) -> None:

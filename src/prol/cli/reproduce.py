@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import PatientConsole, output
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from prol.paper.item_files import Reproduced
     from prol.paper.scale import Scale
 
@@ -70,7 +69,6 @@ def reproduce(
     runs are alone on this machine, whatever the executor, and start anew if they were interrupted.
     """
     from prol.backbones import pick_device
-    from prol.cli.terminal import output
     from prol.paper.items import ITEMS, pick
     from prol.paper.reproduction import render
     from prol.paper.reproduction import reproduce as run_items
@@ -92,8 +90,10 @@ def reproduce(
         _print(render(wanted, folder), console)
         return
     chosen = _with_data(_with_datasets(_with_methods(chosen, methods or []), datasets), data or [])
-    given: dict[str, Any] = {"limit_per_class": limit_per_class, "most_per_class": limit_per_class, "tasks": tasks}
-    given |= {
+    given: dict[str, Any] = {
+        "limit_per_class": limit_per_class,
+        "most_per_class": limit_per_class,
+        "tasks": tasks,
         "backbone": backbone,
         "tiny_backbone": backbone,
         "seeds": None if seeds is None else tuple(a.read_seeds(seeds)),
@@ -101,19 +101,12 @@ def reproduce(
     chosen = replace(chosen, **{name: value for name, value in given.items() if value is not None})
     chosen = replace(chosen, chunk=chunk, device=device, precision=precision, threads=threads, workers=workers)
     display = display_for(console)
-
-    def say(line: str) -> None:
-        console.print(line, soft_wrap=True)
-
     # On a GPU torch caches a limited number of compiled steps: each run gets its own process.
     alone = Serial(display) if pick_device(device).type == "cpu" else LocalProcesses(1)
     executor = execution.open(display)
     executor = alone if isinstance(executor, Serial) else executor
-    try:
-        done = run_items(wanted, chosen, folder, executor, alone, say, keep_models)
-    except KeyboardInterrupt:
-        console.print("stopped: the same command resumes it", soft_wrap=True)
-        raise
+    with console.resumable():
+        done = run_items(wanted, chosen, folder, executor, alone, console.say, keep_models)
     _print(done, console)
     if any(one.failed or not one.finished_runs for one in done):
         raise typer.Exit(FAILED)
@@ -169,24 +162,22 @@ def _with_data(scale: Scale, words: list[str]) -> Scale:
     return replace(scale, data=places)
 
 
-def _list(console: Console, scale: Scale) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
+def _list(console: PatientConsole, scale: Scale) -> None:
     from prol.paper.items import ITEMS
+    from prol.report.table import Table
 
-    table = Table("item", "what it is", "rows", "runs", box=SIMPLE)
+    rows = []
     for item in ITEMS.values():
         wants = item.wants(scale)
-        rows = ", ".join(dict.fromkeys(want.row for want in wants))
-        table.add_row(item.name, item.about, rows, str(len(wants) * len(scale.seeds)))
-    console.print(table)
+        names = ", ".join(dict.fromkeys(want.row for want in wants))
+        rows.append([item.name, item.about, names, str(len(wants) * len(scale.seeds))])
+    console.print(Table.of(("item", "what it is", "rows", "runs"), rows, "llll").rich())
 
 
-def _print(done: list[Reproduced], console: Console) -> None:
+def _print(done: list[Reproduced], console: PatientConsole) -> None:
     for one in done:
         console.print()
-        console.print(one.page, soft_wrap=True)
+        console.say(one.page)
         for line in one.missing:
             typer.echo(f"prol: {line}", err=True)
-        console.print(f"Tables and figures written to {one.folder}", soft_wrap=True)
+        console.say(f"Tables and figures written to {one.folder}")

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import PatientConsole, output
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from prol.integrations.trackers import Tracker
     from prol.runs import RunFolder
 
-_MEASURES, _CLOCK = "What is measured", "Data that do not wait"
+_MEASURES = "What is measured"
 Seed = Annotated[
     int,
     typer.Option(help="The seed of the sample order, initial values and augmentation.", rich_help_panel="The stream"),
@@ -28,6 +26,7 @@ def run(
     dataset: a.DatasetName,
     flags: a.PlanFlags,
     clock: a.ClockFlags,
+    tracking: a.TrackFlags,
     options: a.MethodOptions = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write. By default runs/METHOD-DATASET-seedN.")] = None,
     seed: Seed = 0,
@@ -56,15 +55,11 @@ def run(
         ),
     ] = False,
     inference_time: Annotated[bool, typer.Option("--inference-time", hidden=True)] = False,
-    track: a.Track = None,
-    track_every: a.TrackEvery = 10,
 ) -> None:
     """Stream a data set through a method, and measure what it knows after each task."""
-    from prol.cli.terminal import output
-    from prol.evaluation import Clock, Measures
+    from prol.evaluation import Measures
     from prol.options import parse_pairs
     from prol.runs import display_for, start
-    from prol.runs.timing import read_step_seconds
 
     if rate is None and (clock.waiting or clock.step_seconds is not None):
         raise ValueError("--queue-size and --step-seconds are for data that do not wait: add --rate IMAGES_PER_SECOND")
@@ -74,20 +69,19 @@ def run(
         parse_pairs(options or []),
         seed=seed,
         measures=Measures(flags.points or 0, shots, prequential, not (no_feature_cache or inference_time)),
-        clock=None if rate is None else Clock(rate, clock.waiting, read_step_seconds(clock.step_seconds)),
+        clock=None if rate is None else clock.clock(rate),
     )
-    console, trackers = output(), _trackers(track, track_every)
-    _print_result(start(plan, out, display_for(console), trackers), console)
+    console = output()
+    _print_result(start(plan, out, display_for(console), tracking.trackers()), console)
 
 
+@a.with_flags
 def resume(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    track: a.Track = None,
-    track_every: a.TrackEvery = 10,
+    tracking: a.TrackFlags,
     backbone: a.Weights = None,
 ) -> None:
     """Resume an unfinished run from its last checkpoint."""
-    from prol.cli.terminal import output
     from prol.runs import RunFolder, display_for
     from prol.runs import resume as resume_run
 
@@ -95,9 +89,9 @@ def resume(
     folder = RunFolder(run)
     folder.require_run()
     if folder.status() == "finished":
-        console.print(f"{run} has already finished: see it with `prol show {run}`", soft_wrap=True)
+        console.say(f"{run} has already finished: see it with `prol show {run}`")
         return
-    _print_result(resume_run(run, display_for(console), _trackers(track, track_every), backbone=backbone), console)
+    _print_result(resume_run(run, display_for(console), tracking.trackers(), backbone=backbone), console)
 
 
 @a.with_flags
@@ -117,14 +111,11 @@ def rate_curve(
     seed: Seed = 0,
 ) -> None:
     """Run a method at several arrival rates, and draw accuracy against rate."""
-    from prol.cli.terminal import output
-    from prol.evaluation import Clock
     from prol.options import parse_pairs
     from prol.report.plot import check_figure_file, require_matplotlib
     from prol.report.rate_plot import plot_rates, rate_table
     from prol.runs import display_for
     from prol.runs import rate_curve as curve
-    from prol.runs.timing import read_step_seconds
 
     speeds = _numbers(rates)
     folder = out or Path("runs") / f"rates-{method}-{dataset}-seed{seed}"
@@ -134,11 +125,10 @@ def rate_curve(
         check_figure_file(plot)
     plan = flags.plan(method, dataset, parse_pairs(options or []), seed=seed)
     console = output()
-    timed = Clock(speeds[0], clock.waiting, read_step_seconds(clock.step_seconds))
-    points = curve.as_rows(curve.rate_curve(plan, speeds, folder, display_for(console), timed))
+    points = curve.as_rows(curve.rate_curve(plan, speeds, folder, display_for(console), clock.clock(speeds[0])))
     console.print(rate_table(points))
     plot_rates(points, f"{method} on {dataset}, seed {seed}", picture)
-    console.print(f"Runs and curve.json written to {folder}, picture to {picture}", soft_wrap=True)
+    console.say(f"Runs and curve.json written to {folder}, picture to {picture}")
 
 
 def _numbers(text: str) -> list[float]:
@@ -151,17 +141,9 @@ def _numbers(text: str) -> list[float]:
     return numbers
 
 
-def _trackers(texts: list[str] | None, every: int) -> list[Tracker]:
-    if not texts:
-        return []
-    from prol.integrations.trackers import make_trackers
-
-    return make_trackers(texts, every)
-
-
-def _print_result(folder: RunFolder, console: Console) -> None:
+def _print_result(folder: RunFolder, console: PatientConsole) -> None:
     from prol.report import result_tables
 
     files = (folder.config, folder.result, folder.timing)
     console.print(result_tables(*(folder.read(file) for file in files)))
-    console.print(f"Written to {folder.path}", soft_wrap=True)
+    console.say(f"Written to {folder.path}")

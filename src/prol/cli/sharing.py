@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import output
 
-Saved = Annotated[Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote.")]
 Repository = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")]
 
 
 def onnx(
-    folder: Saved,
+    folder: a.Saved,
     file: Annotated[Path, typer.Argument(help="The file to write, such as model.onnx; an existing one is replaced.")],
     backbone: a.Weights = None,
 ) -> None:
@@ -24,7 +24,6 @@ def onnx(
     It takes uint8 RGB images [N, H, W, 3] and returns float32 scores [N, C]. It contains the weights of the backbone.
     """
     from prol.backbones.terms import weights_terms
-    from prol.cli.terminal import output
     from prol.integrations.onnx import export_onnx
     from prol.runs.loading import load, read_checked
 
@@ -33,24 +32,23 @@ def onnx(
     console, terms = output(), weights_terms(learner.backbone.name)
     size = file.stat().st_size / 1e6
     line = f"{learner.name} with {len(learner.classes):,} classes, written to {file} ({size:,.1f} MB)"
-    console.print(line, soft_wrap=True)
-    console.print(f"onnxruntime agrees: {parity}", soft_wrap=True)
-    console.print(f"The file holds the weights {terms.title}: {terms.words}", soft_wrap=True)
+    console.say(line)
+    console.say(f"onnxruntime agrees: {parity}")
+    console.say(f"The file holds the weights {terms.title}: {terms.words}")
 
 
 def push(
-    folder: Saved,
+    folder: a.Saved,
     repository: Repository,
     private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
     revision: Annotated[str | None, typer.Option(help="The branch. By default main.")] = None,
 ) -> None:
     """Upload a saved learner to the Hugging Face hub: its tensors, meta.json and model card, nothing else."""
-    from prol.cli.terminal import output
     from prol.integrations.hub import push as send
 
     _no_bars_in_files()
     sent = send(folder, repository, private=private, revision=revision)
-    output().print(f"{folder} is now {sent.repository} at commit {sent.commit}", soft_wrap=True)
+    output().say(f"{folder} is now {sent.repository} at commit {sent.commit}")
 
 
 def pull(
@@ -59,14 +57,13 @@ def pull(
     revision: Annotated[str | None, typer.Option(help="A branch, a tag or a commit. By default main.")] = None,
 ) -> None:
     """Download a saved learner from the Hugging Face hub, complete and with the right checksum, or not at all."""
-    from prol.cli.terminal import output
     from prol.integrations.hub import pull as fetch
 
     _no_bars_in_files()
     fetched = fetch(repository, folder, revision=revision)
     console = output()
-    console.print(f"{fetched.repository} at commit {fetched.commit}, written to {folder}", soft_wrap=True)
-    console.print(f"Predict with `prol predict {folder} IMAGES...`", soft_wrap=True)
+    console.say(f"{fetched.repository} at commit {fetched.commit}, written to {folder}")
+    console.say(f"Predict with `prol predict {folder} IMAGES...`")
 
 
 def _no_bars_in_files() -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.inspect import first_line, print_list
+from prol.cli.terminal import output
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     from prol.data import Dataset
     from prol.data.streams import Stream
@@ -30,7 +32,6 @@ def streams(
     plot: Annotated[Path | None, typer.Option(help="Also draw which classes come when to this .png or .svg.")] = None,
 ) -> None:
     """Show the order in which a data set would come, or list the protocols."""
-    from prol.cli.terminal import output
     from prol.options import own_arguments
     from prol.report.plot import check_figure_file
     from prol.runs import Plan
@@ -40,10 +41,7 @@ def streams(
     if dataset is None:
         if plot is not None:
             raise ValueError("--plot draws the stream of a data set: name one, for example `prol streams glyphs`")
-        table, problems = _protocol_table()
-        console.print(table)
-        for problem in problems:
-            console.print(problem, soft_wrap=True)
+        _list_protocols()
         return
     if plot is not None:
         check_figure_file(plot)
@@ -62,54 +60,45 @@ def streams(
         **named.protocol_options,
     )
     for note in opened.notes:
-        console.print(note, soft_wrap=True)
+        console.say(note)
     title = f"{plan.protocol} stream of {dataset}, seed {seed}"
     console.print(_task_table(stream, opened, title))
-    console.print(_information_given(stream), soft_wrap=True)
+    console.say(_information_given(stream))
     if plot is not None:
         _plot(stream, opened, title, plot)
-        console.print(f"Plot written to {plot}", soft_wrap=True)
+        console.say(f"Plot written to {plot}")
 
 
-def _protocol_table() -> tuple[Table, list[str]]:
-    """The protocols, and what is wrong with those of other packages that cannot be loaded."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
+def _list_protocols() -> None:
     from prol import registry
     from prol.data.streams import SHARED_ARGUMENTS
     from prol.options import describe_options, own_arguments
 
-    table = Table(box=SIMPLE)
-    for title in ("protocol", "what it is", "given by default", "its own options (-P)"):
-        table.add_column(title)
     found, problems = registry.load_all("protocols")
+    rows = []
     for name, order in found.items():
         allowed, defaults = describe_options(order), own_arguments(order)
         options = own_arguments(order, SHARED_ARGUMENTS)
         own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in options]
         given = "boundaries, classes" if defaults.get("boundaries") else "nothing"
-        table.add_row(name, (order.__doc__ or "").strip().partition("\n")[0], given, "\n".join(own))
-    return table, problems
+        rows.append([name, first_line(order), given, "\n".join(own)])
+    print_list(("protocol", "what it is", "given by default", "its own options (-P)"), rows, problems)
 
 
 def _shown(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _task_table(stream: Stream, dataset: Dataset, title: str) -> Table:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
+def _task_table(stream: Stream, dataset: Dataset, title: str) -> RichTable:
     from prol.data.streams import summarise_tasks
+    from prol.report.table import Table
 
-    table = Table(box=SIMPLE, title=title, title_justify="left")
-    for column in ("task", "samples", "chunks", "own classes", "classes present", "of other tasks' classes, %"):
-        table.add_column(column, justify="right")
+    rows = []
     for task, summary in enumerate(summarise_tasks(stream, dataset.train.labels)):
         counts = (task + 1, summary.samples, summary.chunks, summary.own_classes, summary.classes_present)
-        table.add_row(*map(str, counts), f"{100 * summary.foreign_share:.1f}")
-    return table
+        rows.append([*map(str, counts), f"{100 * summary.foreign_share:.1f}"])
+    titles = ("task", "samples", "chunks", "own classes", "classes present", "of other tasks' classes, %")
+    return Table.of(titles, rows, "r" * len(titles), title).rich()
 
 
 def _information_given(stream: Stream) -> str:

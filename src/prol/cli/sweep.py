@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prol.cli import arguments as a
+from prol.cli.terminal import PatientConsole, output
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from prol.report.sweep import SweepRun
     from prol.runs.grid import Request
     from prol.runs.sweep import Sweep
 
 FAILED = 1
-_WIDE_ENOUGH = 200
 
 
 @a.with_flags
@@ -63,7 +61,6 @@ def sweep(
 
     Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted sweep.
     """
-    from prol.cli.terminal import output
     from prol.runs import display_for
     from prol.runs.grid import Request, parse_axis, points_of
     from prol.runs.sweep import look_at
@@ -90,13 +87,10 @@ def sweep(
     if dry_run:
         _list(look_at(runs, folder), folder, console)
         return
-    try:
-        finished = run_sweep(runs, folder, executor, lambda line: console.print(line, soft_wrap=True))
-    except KeyboardInterrupt:
-        console.print("stopped: the same command resumes it", soft_wrap=True)
-        raise
+    with console.resumable():
+        finished = run_sweep(runs, folder, executor, console.say)
     _print(finished, runs[0].plan.development, console)
-    console.print(f"Runs, sweep.json, sweep.md and sweep.csv written to {folder}", soft_wrap=True)
+    console.say(f"Runs, sweep.json, sweep.md and sweep.csv written to {folder}")
     if finished.failures():
         raise typer.Exit(FAILED)
 
@@ -135,26 +129,24 @@ def _places(data: Sequence[str], request: Request) -> dict[str, str]:
     return places
 
 
-def _list(runs: Mapping[str, SweepRun], folder: Path, console: Console) -> None:
+def _list(runs: Mapping[str, SweepRun], folder: Path, console: PatientConsole) -> None:
     for name, run in runs.items():
-        console.print(f"{run.state:>11}  {name}", soft_wrap=True)
+        console.say(f"{run.state:>11}  {name}")
     count = {state: sum(run.state == state for run in runs.values()) for state in ("finished", "unfinished")}
     new = len(runs) - sum(count.values())
-    console.print(
+    console.say(
         f"{len(runs)} runs in {folder}: {count['finished']} finished, {count['unfinished']} to resume, {new} to start",
-        soft_wrap=True,
     )
 
 
-def _print(finished: Sweep, development: bool, console: Console) -> None:
+def _print(finished: Sweep, development: bool, console: PatientConsole) -> None:
     from prol.report.sweep import ON_TEST, best_table
 
     for name, problem in finished.failures().items():
         typer.echo(f"prol: {name}: {problem}", err=True)
     if not any(run.state == "finished" for run in finished.runs):
         return
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDE_ENOUGH)
+    console.widen()
     console.print(best_table(finished.runs))
     if not development:
-        console.print(ON_TEST, soft_wrap=True)
+        console.say(ON_TEST)

@@ -10,89 +10,66 @@ from prol.runfiles import RunFiles
 from prol.runs.engine import damaged, read_finished
 from prol.runs.folder import RunFolder
 
-Difference = tuple[str, str, str]
-
 
 def read_beside_paper(run: RunFolder) -> RunFiles:
     """The content of a finished run, from which all differences to the paper can be read."""
     files = read_finished(run)
     try:
-        differences("main", [files])
+        _settings(files)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(run, error) from error
     return files
 
 
-def differences(item: str, runs: Sequence[RunFiles]) -> list[Difference]:
+def differences(item: str, runs: Sequence[RunFiles]) -> list[tuple[str, str, str]]:
     """Triples of setting, value here, and value in the paper, from the configs of the runs."""
-    configs = [run.config for run in runs]
-    if not configs:
-        return []
-    seeds = sorted({config["seed"] for config in configs})
-    found: list[Difference] = [
-        ("backbone", _listed(map(_backbone, configs)), _paper_backbone(item)),
-        ("image size", _listed(map(_size, configs)), "32; PROL 224 pixels" if item == "non-ptm" else "224 pixels"),
-        ("data", _listed(map(_data, configs)), _paper_data(item)),
-        ("limit per class", _listed(_limit(config) for config in configs), "none"),
-        ("tasks", _listed(_by_data(config, "tasks") for config in configs), str(TASKS)),
-        ("chunk", _listed(str(config["protocol"]["chunk"]) for config in configs), str(CHUNK)),
-        ("seeds", ", ".join(map(str, seeds)), "three by the text; most printed numbers fit a single run"),
-        ("precision", _listed(_precision(config) for config in configs), "not said; one A100 of 40 GB"),
-        ("hardware", _listed(name for run in runs for name in run.hardware), "one A100 of 40 GB"),
-        (
-            "learning rates",
-            _listed(_rate(config) for config in configs),
-            "from a grid of 0.001 to 0.1, choice not said",
-        ),
-    ]
-    # Settings that older runs did not record are omitted.
-    return [(what, here, paper) for what, here, paper in found if here and here != paper]
+    ordered = {"seeds": sorted(runs, key=lambda run: run.config["seed"])}
+    found = []
+    for what, paper in _paper_settings(item).items():
+        values = (value for run in ordered.get(what, runs) for value in _settings(run)[what])
+        here = ", ".join(dict.fromkeys(values))
+        if here and here != paper:  # settings that older runs did not record are omitted
+            found.append((what, here, paper))
+    return found
 
 
-def _paper_backbone(item: str) -> str:
-    return f"ResNet-18; PROL {PAPER_TINY_BACKBONE}" if item == "non-ptm" else PAPER_BACKBONE
+def _settings(run: RunFiles) -> dict[str, list[str]]:
+    config: Any = run.config  # what a run may lack is required here
+    dataset, protocol = config["dataset"], config["protocol"]
+    limit, rate = dataset["limit_per_class"], config["options"].get("lr")
+    tasks = str(protocol["tasks"])
+    data = "; ".join([f"{dataset['train_images']:,} + {dataset['test_images']:,} images", *dataset["notes"]])
+    return {
+        "backbone": [f"{config['backbone']['name']} ({config['backbone']['sha256'][:12]})"],
+        "image size": [f"{config['preprocessing']['size']} pixels"],
+        "data": [f"{dataset['name']} ({data})"],
+        "limit per class": ["none" if limit is None else str(limit)],
+        "tasks": [tasks if tasks == str(TASKS) else f"{tasks} ({dataset['name']})"],
+        "chunk": [str(protocol["chunk"])],
+        "seeds": [str(config["seed"])],
+        "precision": [f"{config['precision']} on {config['device'].partition(':')[0]}"],
+        "hardware": run.hardware,
+        "learning rates": [] if rate is None else [f"{config['method']} {rate:g} ({dataset['name']})"],
+    }
 
 
-def _paper_data(item: str) -> str:
-    if item in ("main", "history"):
-        return "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200"
-    if item == "appendix":
-        return "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200; times on ImageNet-R"
-    return "CIFAR-100" if item == "non-ptm" else "ImageNet-R"
-
-
-def _backbone(config: Any) -> str:
-    return f"{config['backbone']['name']} ({config['backbone']['sha256'][:12]})"
-
-
-def _data(config: Any) -> str:
-    dataset = config["dataset"]
-    said = "; ".join([f"{dataset['train_images']:,} + {dataset['test_images']:,} images", *dataset["notes"]])
-    return f"{dataset['name']} ({said})"
-
-
-def _size(config: Any) -> str:
-    return f"{config['preprocessing']['size']} pixels"
-
-
-def _limit(config: Any) -> str:
-    limit = config["dataset"]["limit_per_class"]
-    return "none" if limit is None else str(limit)
-
-
-def _by_data(config: Any, key: str) -> str:
-    value = str(config["protocol"][key])
-    return value if value == str(TASKS) else f"{value} ({config['dataset']['name']})"
-
-
-def _precision(config: Any) -> str:
-    return f"{config['precision']} on {config['device'].partition(':')[0]}"
-
-
-def _rate(config: Any) -> str:
-    rate = config["options"].get("lr")
-    return "" if rate is None else f"{config['method']} {rate:g} ({config['dataset']['name']})"
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(dict.fromkeys(value for value in values if value))
+def _paper_settings(item: str) -> dict[str, str]:
+    data = {
+        "main": "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200",
+        "history": "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200",
+        "appendix": "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200; times on ImageNet-R",
+        "non-ptm": "CIFAR-100",
+    }
+    without_ptm = item == "non-ptm"
+    return {
+        "backbone": f"ResNet-18; PROL {PAPER_TINY_BACKBONE}" if without_ptm else PAPER_BACKBONE,
+        "image size": "32; PROL 224 pixels" if without_ptm else "224 pixels",
+        "data": data.get(item, "ImageNet-R"),
+        "limit per class": "none",
+        "tasks": str(TASKS),
+        "chunk": str(CHUNK),
+        "seeds": "three by the text; most printed numbers fit a single run",
+        "precision": "not said; one A100 of 40 GB",
+        "hardware": "one A100 of 40 GB",
+        "learning rates": "from a grid of 0.001 to 0.1, choice not said",
+    }

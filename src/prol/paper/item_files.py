@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prol.files import write_json, write_text
 from prol.paper import tables, timing_tables
-from prol.paper.complexity_tables import complexity_tables
 from prol.paper.differences import differences, read_beside_paper
 from prol.paper.grid import Outcome
 from prol.paper.items import ITEMS, Item
@@ -45,32 +45,26 @@ def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
         item,
         ITEMS[item].about,
         tuple(differences(item, [run for one in outcomes for run in one.runs])),
-        tuple(_tables(item, outcomes)),
+        tuple(_TABLES[item](outcomes)),
     )
 
 
-def _tables(item: str, outcomes: Sequence[Outcome]) -> list[SheetTable]:
+def _appendix_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
     untimed = [outcome for outcome in outcomes if not outcome.timed]
-    match item:
-        case "main":
-            return tables.main_tables(outcomes)
-        case "history":
-            return tables.history_tables(outcomes)
-        case "appendix":
-            return [*tables.history_tables(untimed), *timing_tables.per_task_time_tables(outcomes)]
-        case "non-ptm":
-            return tables.without_ptm_tables(outcomes)
-        case "throughput":
-            return timing_tables.throughput_tables(outcomes)
-        case "robustness-length":
-            return tables.robustness_tables(item, "prompt length", outcomes)
-        case "robustness-layers":
-            return tables.robustness_tables(item, "prompted blocks", outcomes)
-        case "ablation":
-            return tables.ablation_tables(outcomes)
-        case "complexity":
-            return complexity_tables(outcomes)
-    raise ValueError(f"unknown item {item!r}: choose {', '.join(ITEMS)}")
+    return [*tables.history_tables(untimed), *timing_tables.per_task_time_tables(outcomes)]
+
+
+_TABLES: dict[str, Callable[[Sequence[Outcome]], list[SheetTable]]] = {
+    "main": tables.main_tables,
+    "history": tables.history_tables,
+    "non-ptm": tables.without_ptm_tables,
+    "throughput": timing_tables.throughput_tables,
+    "robustness-length": partial(tables.robustness_tables, "robustness-length", "prompt length"),
+    "robustness-layers": partial(tables.robustness_tables, "robustness-layers", "prompted blocks"),
+    "ablation": tables.ablation_tables,
+    "appendix": _appendix_tables,
+    "complexity": timing_tables.complexity_tables,
+}
 
 
 def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:

@@ -1,14 +1,101 @@
-"""What can be reproduced, and the runs each item needs."""
+"""What can be reproduced: the rows of each item as methods with options, and the runs it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from prol.paper import rows
-from prol.paper.rows import Line
 from prol.paper.scale import Scale
 from prol.runs.plan import Plan
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row: its name here, how it is run, and the paper's row with which it is compared."""
+
+    name: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    beside: str | None = None
+
+
+def _printed(name: str, method: str, **options: Any) -> Line:
+    return Line(name, method, options, name)
+
+
+# The paper fitted both by LDA on stored features: all, five per class, or the current task's alone.
+PAPER_ROWS = (
+    _printed("RanPAC-J", "ranpac", classifier="lda", memory="all"),
+    _printed("RanDumb-J", "randumb", memory="all"),
+    _printed("RanPAC-R", "ranpac", classifier="lda", memory=5),
+    _printed("RanDumb-R", "randumb", memory=5),
+    _printed("RanPAC", "ranpac", classifier="lda", memory="none"),
+    _printed("RanDumb", "randumb", memory="none"),
+    _printed("L2P", "l2p"),
+    _printed("DualPrompt", "dualprompt"),
+    _printed("ConvPrompt", "convprompt"),
+    _printed("MOS", "mos"),
+    _printed("PROL", "prol"),
+)
+
+
+def main_rows(released: Mapping[str, Any]) -> tuple[Line, ...]:
+    """The paper's eleven rows, and those it lacks: other readings of them, and learners that store statistics only.
+
+    Args:
+        released: options of the published code's row, besides its preset.
+    """
+    return (
+        *PAPER_ROWS,
+        Line("MOS without alignment", "mos", {"alignment": False}, "MOS"),
+        Line("PROL as released", "prol", {"preset": "released", **released}, "PROL"),
+        Line("PROL+", "prol_plus"),
+        Line("RanPAC (statistics)", "ranpac"),
+        Line("RanDumb (statistics)", "randumb"),
+        Line("F-OAL", "foal"),
+        Line("SLDA", "slda"),
+        Line("NCM", "ncm"),
+    )
+
+
+REPLAY_ROWS = (
+    Line("ER", "er", beside="ER"),
+    Line("DER++", "derpp", beside="DER++"),
+    Line("ER-ACE", "er_ace", beside="ERACE"),
+    Line("OCM", "ocm", beside="OCM"),
+    Line("GSA", "gsa", beside="GSA"),
+    Line("OnPro", "onpro", beside="OnPro"),
+    Line("ESRM", "esrm", beside="ERSM"),
+    Line("MOSE", "mose"),
+    Line("GDumb", "gdumb"),
+)
+"""Methods that train a ResNet-18 from scratch and store 5,000 images; the paper copied numbers of the first seven."""
+
+
+def _part(name: str, row: str, printed: bool = True) -> Line:
+    return Line(name, "prol", {"ablation": row}, row if printed else None)
+
+
+ABLATION_ROWS = (
+    _part("FT (inter)", "ft_inter"),
+    _part("FT (inter + intra)", "ft_inter_intra"),
+    _part("+ G", "generator"),
+    _part("+ SS + K (sim)", "keys"),
+    _part("+ ort", "orthogonality"),
+    _part("+ HSU", "hard_soft"),
+    Line("+ M (gen) = PROL", "prol", beside="full"),
+    _part("norms only", "norms_only", printed=False),
+    _part("null prefix", "null_prefix", printed=False),
+    _part("generator without norms", "generator_without_norms", printed=False),
+    Line("whole network (inter)", "finetune", {}, "ft_inter"),
+    Line("whole network (inter + intra)", "finetune", {"intra": 1.0}, "ft_inter_intra"),
+)
+"""The paper's seven rows, three it lacks, and the other reading of its first two, which it does not define."""
+
+ROBUST = ("ConvPrompt", "PROL")
+LENGTHS = (3, 5, 7, 10, 15)
+LAYERS = (3, 5, 7, 9)
 
 
 @dataclass(frozen=True)
@@ -58,11 +145,11 @@ def _lines(scale: Scale, lines: Iterable[Line], datasets: Sequence[str], timed: 
 
 
 def _main(scale: Scale) -> list[Want]:
-    return _lines(scale, rows.main_rows(scale.released), scale.datasets)
+    return _lines(scale, main_rows(scale.released), scale.datasets)
 
 
 def _throughput(scale: Scale) -> list[Want]:
-    return _lines(scale, rows.PAPER_ROWS, [scale.timed], timed=True)
+    return _lines(scale, PAPER_ROWS, [scale.timed], timed=True)
 
 
 def _appendix(scale: Scale) -> list[Want]:
@@ -70,13 +157,13 @@ def _appendix(scale: Scale) -> list[Want]:
 
 
 def _ablation(scale: Scale) -> list[Want]:
-    return _lines(scale, rows.ABLATION_ROWS, [scale.home])
+    return _lines(scale, ABLATION_ROWS, [scale.home])
 
 
 def _without_ptm(scale: Scale) -> list[Want]:
     """The rows that the paper copied were measured on shuffled classes, its own in the order of labels."""
     dataset, wants = scale.without_ptm, []
-    for line in rows.REPLAY_ROWS:
+    for line in REPLAY_ROWS:
         if scale.takes(line.name, line.method):
             plan = scale.plan(line.name, line.method, dataset, line.options, scale.own_network)
             wants.append(Want(line.name, line.beside, replace(plan, class_order="shuffled")))
@@ -89,8 +176,8 @@ def _robustness(option: str, values: Sequence[int]) -> Callable[[Scale], list[Wa
     def wants(scale: Scale) -> list[Want]:
         return [
             Want(line.name, line.beside, scale.plan(line.name, line.method, scale.home, {option: value}), value)
-            for line in rows.PAPER_ROWS
-            if line.name in rows.ROBUST and scale.takes(line.name, line.method)
+            for line in PAPER_ROWS
+            if line.name in ROBUST and scale.takes(line.name, line.method)
             for value in values
         ]
 
@@ -103,8 +190,8 @@ _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 def _complexity(scale: Scale) -> list[Want]:
     """The same stream with fewer and with more images of each class."""
     wants = []
-    for line in rows.PAPER_ROWS:
-        if line.name not in rows.ROBUST or not scale.takes(line.name, line.method):
+    for line in PAPER_ROWS:
+        if line.name not in ROBUST or not scale.takes(line.name, line.method):
             continue
         whole = scale.plan(line.name, line.method, scale.timed, line.options, timed=True)
         if scale.timed == "generated":  # what is measured is learning
@@ -121,8 +208,8 @@ ITEMS = {
         Item("history", "accuracy and forgetting after each task, as figures", _main),
         Item("non-ptm", "methods that learn a ResNet-18 from nothing and keep images, beside PROL", _without_ptm),
         Item("throughput", "parameters, images a second, training and inference time", _throughput),
-        Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", rows.LENGTHS)),
-        Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", rows.LAYERS)),
+        Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", LENGTHS)),
+        Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", LAYERS)),
         Item("ablation", "PROL's parts, with the rows that the paper lacks", _ablation),
         Item("appendix", "all per-task tables", _appendix, made_of=("main", "throughput")),
         Item("complexity", "time against the number of images, and time of a chunk against the task", _complexity),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from typing import Any
 
 DATASETS = ("cifar100", "imagenet_r", "imagenet_a", "cub200")
 MEASURES = ("FAA", "CAA", "FM")
-PER_TASK = ("throughput", "training_time", "inference_time")
+PER_TASK = (*(str(task) for task in range(1, 11)), "AVG")
+"""The columns of tables that name none."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,6 @@ class PrintedTable:
     """A table as printed: its label in the paper's source, and numbers by row and column; None where it has a dash."""
 
     label: str
-    title: str
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[float | None, ...]]
     slips: Mapping[tuple[str, str], str]
@@ -40,9 +40,15 @@ class PrintedTable:
         return None if value is None else Printed(value, self.slips.get((row, column)))
 
 
+@cache
+def _content() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((files("prol.paper") / "printed.json").read_text(encoding="utf-8"))
+    return content
+
+
 def names() -> list[str]:
     """The names of all tables."""
-    return sorted(file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
+    return sorted(_content())
 
 
 @cache
@@ -52,23 +58,10 @@ def read_printed(name: str) -> PrintedTable:
     >>> read_printed("main").find("PROL", "cifar100 FAA")
     Printed(value=86.32, slip=None)
     """
-    content = json.loads((_folder() / f"{name}.json").read_text(encoding="utf-8"))
-    columns = tuple(content["columns"])
-    for row, values in content["rows"].items():
-        _require_width(name, row, values, columns)
+    content = _content()[name]
     return PrintedTable(
         label=content["label"],
-        title=content["title"],
-        columns=columns,
+        columns=tuple(content.get("columns", PER_TASK)),
         rows={row: tuple(values) for row, values in content["rows"].items()},
-        slips={(slip["row"], slip["column"]): slip["note"] for slip in content["slips"]},
+        slips={(slip["row"], slip["column"]): slip["note"] for slip in content.get("slips", [])},
     )
-
-
-def _folder() -> Traversable:
-    return files("prol.paper") / "data"
-
-
-def _require_width(name: str, row: str, values: Sequence[float | None], columns: Sequence[str]) -> None:
-    if len(values) != len(columns):
-        raise ValueError(f"{name}: row {row} has {len(values)} numbers for {len(columns)} columns")

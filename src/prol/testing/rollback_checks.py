@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from prol.labels import Label
+from prol.classes import Label
 from prol.testing.stream import HEIGHT, STREAM, WIDTH, difference, make_images, teach
 from prol.testing.subject import Subject, require, require_refusal
 
