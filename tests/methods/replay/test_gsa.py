@@ -19,10 +19,10 @@ from prol.methods.replay.gsa import (
     again,
     class_weights,
     new_share,
-    own_cross_entropy,
     probability_sums,
     weighted_cross_entropy,
 )
+from prol.methods.replay.learner import current_cross_entropy
 from prol.methods.replay.views import LARGE_CROP_GREY, apply_views, halves_mirrored
 
 SMALL = {"memory": 12, "replay": 8, "current": 3}
@@ -72,7 +72,7 @@ def slow_cross_entropy(logits: Tensor, row: int) -> float:
 @pytest.mark.parametrize("rows", [[0, 2, 3, 1, 2], [0, 1, 0, 1, 0]])
 def test_the_current_task_competes_among_itself_and_old_samples_add_nothing(rows: list[int]) -> None:
     logits = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    found = own_cross_entropy(logits, torch.tensor(rows), first=2)
+    found = current_cross_entropy(logits, torch.tensor(rows), first_row=2)
     own = [slow_cross_entropy(line[2:], row - 2) for line, row in zip(logits.detach(), rows, strict=True) if row >= 2]
     assert float(found.detach()) == pytest.approx(sum(own) / max(1, len(own)))
     (gradient,) = torch.autograd.grad(found, logits)

@@ -16,9 +16,9 @@ import prol
 from methods.small_streams import pictures
 from prol.backbones import ResNet, evaluation_input
 from prol.engine.adam import part_gradients
+from prol.methods.replay.learner import current_cross_entropy
 from prol.methods.replay.mose import (
     MOSE,
-    current_cross_entropy,
     draw_balanced,
     reverse_distillation,
     supervised_contrast,

@@ -123,9 +123,7 @@ def group_contrast(projected: Tensor, rows: Tensor, unsure: Tensor) -> Tensor:
     return total
 
 
-def cross_contrast(
-    a: Tensor, b: Tensor, same: Tensor, in_a: Tensor, in_b: Tensor, temperature: float = TEMPERATURE
-) -> Tensor:
+def cross_contrast(a: Tensor, b: Tensor, same: Tensor, in_a: Tensor, in_b: Tensor) -> Tensor:
     """How little each sample of one group picks those of its class out of the other; 0 where a group is empty.
 
     The mean over all pairs of -log softmax_j(a_i·b_j / temperature), pairs of different classes adding nothing. Groups
@@ -136,7 +134,7 @@ def cross_contrast(
         b: unit vectors `[M, D]`, with `in_b` `[M]`.
         same: whether two are of one class, bool `[N, M]`.
     """
-    scores = a @ b.T / temperature
+    scores = a @ b.T / TEMPERATURE
     # The least number and not -inf: where `b` is empty, the row stays finite, and so does its gradient.
     log_p = scores.masked_fill(~in_b, torch.finfo(scores.dtype).min).log_softmax(1)
     counts = same & in_a.unsqueeze(1) & in_b

@@ -10,8 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.engine.losses import mean_over
-from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions
+from prol.methods.replay.learner import (
+    Drawn,
+    Losses,
+    Payload,
+    ReplayLearner,
+    ReplayOptions,
+    current_cross_entropy,
+    summed,
+)
 from prol.methods.replay.views import LARGE_CROP_GREY, apply_views, draw_views, with_halves_mirrored
 from prol.options import Count
 from prol.state import State
@@ -86,15 +93,15 @@ class GSA(ReplayLearner):
         values, first = {}, self.clock.first_row
         if first < len(self.classes):
             logits, members = self._seen("current", images, drawn)
-            values["current"] = own_cross_entropy(logits, members, first)
+            values["current"] = current_cross_entropy(logits, members, first)
         logits, members = self._seen("balanced", images, drawn)
         before = self.sums.rows
         sums = before + probability_sums(logits, members)
         weights = torch.where(drawn["weighted"], class_weights(sums), 1)
         values["balanced"] = BALANCE * weighted_cross_entropy(logits, members, weights)
-        total = torch.stack(list(values.values())).sum()
-        before.copy_(torch.where(total.detach().isfinite(), sums, before))
-        return values | {"total": total}, {}
+        values = summed(values)
+        before.copy_(torch.where(values["total"].detach().isfinite(), sums, before))
+        return values, {}
 
     def _seen(self, which: str, images: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]:
         """Logits `[2 n, C]` of views of what was drawn and of those with mirrored halves, and their class rows."""
@@ -119,12 +126,6 @@ def new_share(replay: int, chunk: int, new: int, seen: int) -> int:
 def again(slots: Tensor, count: int) -> Tensor:
     """The first `count` of `[n]`, from the beginning again where there are too few."""
     return slots[torch.arange(count) % max(1, len(slots))]
-
-
-def own_cross_entropy(logits: Tensor, rows: Tensor, first: int) -> Tensor:
-    """Cross entropy of `[B, C]` over classes from row `first` on, a mean over their own samples; others add nothing."""
-    losses = F.cross_entropy(logits[:, first:], (rows - first).clamp(min=0), reduction="none")
-    return mean_over(losses, rows >= first)
 
 
 def probability_sums(logits: Tensor, rows: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prol.backbones.acceleration import upload
@@ -16,6 +17,7 @@ from prol.backbones.resnet import Norms, ResNet, require_resnet
 from prol.classes import Combine
 from prol.engine.adam import Adam, Part, part_gradients
 from prol.engine.heads import LinearHead
+from prol.engine.losses import mean_over
 from prol.engine.step import FastStep
 from prol.learner import Learner, TaskClock, TaskOptions
 from prol.methods.replay.sample_memory import Insertion, SampleMemory
@@ -252,6 +254,17 @@ class ReplayLearner(Learner):
 def summed(values: Losses) -> Losses:
     """The terms, and their sum as "total"."""
     return values | {"total": torch.stack(list(values.values())).sum()}
+
+
+def current_cross_entropy(logits: Tensor, rows: Tensor, first_row: int) -> Tensor:
+    """Cross entropy among the classes from `first_row` on, over the samples `[N]` that are of them; zero without any.
+
+    `logits` are `[N, C]`, of all classes.
+    """
+    if logits.shape[1] <= first_row:
+        return logits.sum() * 0
+    each = F.cross_entropy(logits[:, first_row:], (rows - first_row).clamp(min=0), reduction="none")
+    return mean_over(each, rows >= first_row)
 
 
 def flattened(running: Mapping[str, Tensor]) -> Tensor:

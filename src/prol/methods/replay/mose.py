@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from prol.backbones.base import Pixels
 from prol.backbones.resnet import Norm, Norms, ResNet, require_resnet
 from prol.engine.similarity import cosine_to_all
-from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
+from prol.methods.replay.learner import (
+    Drawn,
+    Losses,
+    Payload,
+    ReplayLearner,
+    ReplayOptions,
+    current_cross_entropy,
+    summed,
+)
 from prol.methods.replay.views import CROP_GREY, FULL, apply_views, draw_views
 from prol.options import NotNegative, Positive, Whole
 from prol.state import State
@@ -212,18 +220,6 @@ def supervised_contrast(projections: Tensor, rows: Tensor, temperature: float) -
     # A choice and not a product: the logarithm of a sample's likeness to itself is -inf.
     logs = torch.where(mates, similarity.log_softmax(1), 0)
     return -(logs.sum(1) / mates.sum(1).clamp(min=1)).mean()
-
-
-def current_cross_entropy(logits: Tensor, rows: Tensor, first_row: int) -> Tensor:
-    """Cross entropy among the classes from `first_row` on, over the samples `[N]` that are of them; zero without any.
-
-    `logits` are `[N, C]`, of all classes.
-    """
-    if logits.shape[1] <= first_row:
-        return logits.sum() * 0
-    counts = rows >= first_row
-    each = F.cross_entropy(logits[:, first_row:], (rows - first_row).clamp(min=0), reduction="none")
-    return torch.where(counts, each, 0).sum() / counts.sum().clamp(min=1)
 
 
 def reverse_distillation(features: list[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.methods.replay.contrast import Contrast, ContrastOptions, Seen
-from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner
+from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, summed
 from prol.methods.replay.views import (
     CROP_GREY,
     Mixture,
@@ -130,10 +130,10 @@ class OnPro(ReplayLearner):
             values["labels"] = mixed_cross_entropy(logits, mixture.rows, mixture.other_rows, mixture.weights)
         else:
             values["labels"] = F.cross_entropy(self.contrast.viewed_logits(images, drawn), rows)
-        total = torch.stack(list(values.values())).sum()
+        values = summed(values)
         if means is not None:
-            self._store_means(*means, total.detach().isfinite())
-        return values | {"total": total}, {}
+            self._store_means(*means, values["total"].detach().isfinite())
+        return values, {}
 
     def _mixture(self, drawn: Drawn) -> Mixture:
         """The memory's images in this step, mixed where that was drawn."""
