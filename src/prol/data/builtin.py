@@ -45,16 +45,12 @@ _TURNS: Ints = np.array(
 def digits(seed: int = 0, data: str | Path | None = None) -> Dataset:
     """The ten digits written by 13 people, as 8 x 8 images: 1,438 train and 359 test images.
 
-    Parameters
-    ----------
-    seed
-        Has no effect: the train and test splits are fixed, so that accuracies can be compared.
-    data
-        Must be None: the images are built in.
+    Args:
+        seed: has no effect: the train and test splits are fixed, so that accuracies can be compared.
+        data: must be None: the images are built in.
 
-    References
-    ----------
-    E. Alpaydin, C. Kaynak (1998). Cascading classifiers. Kybernetika 34(4), 369-374.
+    References:
+        E. Alpaydin, C. Kaynak (1998). Cascading classifiers. Kybernetika 34(4), 369-374.
 
     >>> data = digits()
     >>> len(data.train.labels), len(data.test.labels), data.class_names[:3]
@@ -82,12 +78,9 @@ def glyphs(seed: int = 0, data: str | Path | None = None) -> Dataset:
 
     All arithmetic is on whole numbers, so that a seed gives the same images to the bit on every machine.
 
-    Parameters
-    ----------
-    seed
-        Draws the font, rotation, size, position, colours, background and noise of every image.
-    data
-        Must be None: the characters are built in.
+    Args:
+        seed: draws the font, rotation, size, position, colours, background and noise of every image.
+        data: must be None: the characters are built in.
 
     >>> data = glyphs()
     >>> len(data.train.labels), len(data.test.labels), data.class_names[10:13]

@@ -42,11 +42,9 @@ _one_at_a_time = threading.Lock()
 def decode(source: Path | bytes | memoryview) -> NDArray[np.uint8]:
     """An encoded image as uint8 RGB `[H, W, 3]`, upright, whatever its mode; transparent pixels become white.
 
-    Parameters
-    ----------
-    source
-        A file, or the bytes of one. What cannot be decoded raises; images of more pixels than twice Pillow's
-        `MAX_IMAGE_PIXELS` are refused before any memory is allocated.
+    Args:
+        source: a file, or the bytes of one. What cannot be decoded raises; images of more pixels than twice Pillow's
+            `MAX_IMAGE_PIXELS` are refused before any memory is allocated.
 
     >>> file = io.BytesIO()
     >>> Image.new("L", (9, 7), 200).save(file, "PNG")

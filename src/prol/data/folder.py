@@ -23,17 +23,12 @@ def folder(
 
     Images are searched at any depth below the class; hidden files and other files are skipped.
 
-    Parameters
-    ----------
-    data
-        The folder.
-    seed
-        Draws the test images of each class, if the folder has no `test/`.
-    test_share
-        The fraction of each class to test on, if the folder has no `test/`: at least one image of a class that has
-        two or more. 0 uses every image for training.
-    split
-        An index file to use instead of a random split, if the folder has no `test/`.
+    Args:
+        data: the folder.
+        seed: draws the test images of each class, if the folder has no `test/`.
+        test_share: the fraction of each class to test on, if the folder has no `test/`: at least one image of a class
+            that has two or more. 0 uses every image for training.
+        split: an index file to use instead of a random split, if the folder has no `test/`.
 
     >>> import tempfile
     >>> from PIL import Image

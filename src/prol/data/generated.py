@@ -40,18 +40,13 @@ def generated(
 ) -> Dataset:
     """Noise in the sizes of ImageNet-R's ten tasks, for measuring speed: there is nothing in it to learn.
 
-    Parameters
-    ----------
-    classes
-        The number of classes, split over ten tasks; the images of a task are distributed evenly over its classes.
-    side
-        Side of the square images, in pixels.
-    test_per_class
-        Test images of each class; as in ImageNet-R by default.
-    seed
-        Draws the pixels.
-    data
-        Must be None: images are generated when they are loaded.
+    Args:
+        classes: the number of classes, split over ten tasks; the images of a task are distributed evenly over its
+            classes.
+        side: side of the square images, in pixels.
+        test_per_class: test images of each class; as in ImageNet-R by default.
+        seed: draws the pixels.
+        data: must be None: images are generated when they are loaded.
 
     >>> noise = generated()
     >>> len(noise.train.labels), len(noise.test.labels), len(noise.class_names)

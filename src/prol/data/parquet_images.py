@@ -63,11 +63,9 @@ class Spool:
     writable. It has no name, so nothing remains when the process ends. It is memory-mapped, and pages are released at
     intervals, so that they do not accumulate.
 
-    Parameters
-    ----------
-    records
-        Returns all records in order. It is called once; if it raises, the caller gets the error and the next access
-        calls it again.
+    Args:
+        records: returns all records in order. It is called once; if it raises, the caller gets the error and the next
+            access calls it again.
 
     >>> spool = Spool(lambda: [b"one", b"", b"three"])
     >>> bytes(spool[2]), bytes(spool[0]), bytes(spool[1])

@@ -72,14 +72,10 @@ def class_presence(stream: Stream, labels: Labels, bins: int) -> Ints:
 
     Rows are sorted by task, and within a task in row order.
 
-    Parameters
-    ----------
-    stream
-        Any stream of these labels.
-    labels
-        The class number of each training sample.
-    bins
-        The number of intervals; their lengths differ by at most one sample.
+    Args:
+        stream: any stream of these labels.
+        labels: the class number of each training sample.
+        bins: the number of intervals; their lengths differ by at most one sample.
 
     >>> from prol.data.streams import disjoint
     >>> labels = [0, 0, 0, 1, 1, 1]
