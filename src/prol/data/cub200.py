@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from prol.data.base import Dataset
-from prol.data.image_files import FileSplit
+from prol.data.folder import FileSplit
 from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test, refuse_split
 
 CUB200 = Published(

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prol.data.base import Dataset, note_on_empty
-from prol.data.folder import collection_of
-from prol.data.image_files import is_image
+from prol.data.folder import collection_of, is_image
 from prol.data.published import (
     IMAGE_FOLDERS,
     Layout,

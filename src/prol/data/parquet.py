@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from prol.data.base import Dataset, default_tasks, listed, note_on_empty
 from prol.data.download import offline_setting
-from prol.data.parquet_images import ParquetSplit, row_names
-from prol.data.parquet_shards import agreed_names, class_numbers, read_shard
+from prol.data.parquet_files import ParquetSplit, agreed_names, class_numbers, read_shard, row_names
 from prol.data.split import Collection, require_split_options, split_collection
 
 HUB = "hub:"

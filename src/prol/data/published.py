@@ -165,7 +165,7 @@ def read_parquet_collection(root: Path, label_columns: Sequence[str] = ()) -> Co
 
 def _first_column(files: Sequence[Path], columns: Sequence[str]) -> str | None:
     """The first of these columns that exists; None leaves the choice to the usual names."""
-    from prol.data.parquet_shards import opened
+    from prol.data.parquet_files import opened
 
     with opened(files[0]) as file:
         here = file.schema_arrow.names

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prol.data.streams.builder import ClassOrder, StreamBuilder
-from prol.data.streams.stream import Ints, Labels, Stream
+from prol.data.streams.stream import ClassOrder, Ints, Labels, Stream, StreamBuilder
 
 
 def blurry(

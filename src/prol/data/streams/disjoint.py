@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from prol.data.streams.builder import LEFT_OUT, ClassOrder, StreamBuilder
-from prol.data.streams.stream import Labels, Stream
+from prol.data.streams.stream import LEFT_OUT, ClassOrder, Labels, Stream, StreamBuilder
 
 
 def disjoint(

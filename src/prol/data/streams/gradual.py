@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.data.streams.builder import ClassOrder, StreamBuilder
-from prol.data.streams.stream import Labels, Stream
+from prol.data.streams.stream import ClassOrder, Labels, Stream, StreamBuilder
 
 Floats = NDArray[np.float64]
 
