@@ -28,7 +28,7 @@ from PIL import Image
 
 from prol.data.base import Loaded
 from prol.data.decoding import decode, decode_all
-from prol.data.image_files import is_image
+from prol.data.folder import is_image
 from prol.data.prefetch import prefetched
 
 WORKERS = (1, 2, 4)

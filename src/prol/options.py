@@ -117,14 +117,10 @@ def bind_arguments(
 ) -> dict[str, Any]:
     """The values with the types that the arguments of `function` want; unknown names are refused with the valid ones.
 
-    Parameters
-    ----------
-    function
-        Its type hints say what each argument may be; one without a hint takes the value as it is.
-    values
-        Python values or texts, by the names of arguments.
-    reserved
-        Arguments that are set in another way, and may not be set here.
+    Args:
+        function: its type hints say what each argument may be; one without a hint takes the value as it is.
+        values: Python values or texts, by the names of arguments.
+        reserved: arguments that are set in another way, and may not be set here.
 
     >>> def order(labels: list[int], width: float = 0.5, shape: Literal["line", "curve"] = "line") -> None: ...
     >>> bind_arguments(order, {"width": "1", "shape": "curve"}, reserved=["labels"])

@@ -56,7 +56,7 @@ _BUILT_IN = {
     "datasets": {
         "digits": "prol.data.builtin:digits",
         "glyphs": "prol.data.builtin:glyphs",
-        "generated": "prol.data.generated:generated",
+        "generated": "prol.data.builtin:generated",
         "folder": "prol.data.folder:folder",
         "parquet": "prol.data.parquet:parquet",
         "cifar100": "prol.data.cifar100:cifar100",

@@ -16,7 +16,7 @@ import torch  # noqa: F401  # opens the short way
 from numpy.typing import NDArray
 from PIL import Image
 
-from prol.data import decoding, fast_jpeg
+from prol.data import decoding
 from prol.data.decoding import SHORT_SIDE, decode
 from prol.pictures import rgb_array
 
@@ -85,7 +85,7 @@ def test_a_plain_jpeg_takes_the_short_way_and_keeps_the_pixels_of_pillow(
     ids=["grey", "cmyk", "exif", "stored as rgb", "png", "cut", "three bytes", "nothing"],
 )
 def test_whatever_is_not_plain_is_left_to_pillow(data: bytes) -> None:
-    assert fast_jpeg.plain_size(data) is None
+    assert decoding.plain_size(data) is None
 
 
 def test_damaged_jpegs_end_as_with_pillow(capfd: pytest.CaptureFixture[str]) -> None:
@@ -108,23 +108,23 @@ def test_damaged_jpegs_end_as_with_pillow(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_decoder_that_gives_other_pixels_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = fast_jpeg._by_pillow
+    usual = decoding._by_pillow
     data = encode(picture(), "JPEG")
-    fast_jpeg._decoder.cache_clear()
-    monkeypatch.setattr(fast_jpeg, "_by_pillow", lambda probe: usual(probe) ^ 1)
+    decoding._decoder.cache_clear()
+    monkeypatch.setattr(decoding, "_by_pillow", lambda probe: usual(probe) ^ 1)
     try:
-        assert fast_jpeg._decoder() is None
+        assert decoding._decoder() is None
         assert np.array_equal(decode(data), plain(data))
     finally:
-        fast_jpeg._decoder.cache_clear()
+        decoding._decoder.cache_clear()
 
 
 def test_the_short_way_is_open_here_and_gives_no_warning() -> None:
     assert "torch" in sys.modules
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fast_jpeg._decoder.cache_clear()
-        assert fast_jpeg.decode_plain_jpeg(encode(picture(), "JPEG")) is not None
+        decoding._decoder.cache_clear()
+        assert decoding.decode_plain_jpeg(encode(picture(), "JPEG")) is not None
 
 
 def test_looking_at_images_does_not_import_torch() -> None:
@@ -269,7 +269,7 @@ def test_large_images_give_no_warning_and_too_large_ones_are_refused_with_their_
 
 def test_the_first_jpeg_of_a_process_may_come_under_a_tiny_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 600)
-    fast_jpeg._decoder.cache_clear()
+    decoding._decoder.cache_clear()
     assert decode(encode(Image.new("RGB", (40, 30)), "JPEG")).shape == (30, 40, 3)
 
 

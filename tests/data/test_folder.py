@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from prol.data import Subset
-from prol.data.folder import folder, read_folder
-from prol.data.image_files import FileSplit
+from prol.data.folder import FileSplit, folder, read_folder
 from prol.data.split import split_content
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prol.data.generated import TEST_SIZES, TRAIN_SIZES, generated
+from prol.data.builtin import TEST_SIZES, TRAIN_SIZES, generated
 
 
 @pytest.mark.parametrize("classes", [200, 20])

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from prol.data import Loaded
-from prol.data.image_files import FileSplit, find_images
+from prol.data.folder import FileSplit, find_images
 
 
 def load(*paths: Path) -> Loaded:

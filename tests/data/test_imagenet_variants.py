@@ -9,7 +9,7 @@ import pytest
 from small_sets import bare_machine, fill_classes, packed, write_parquet
 
 from prol.data import ArraySplit, Dataset, Split, Subset
-from prol.data.image_files import FileSplit
+from prol.data.folder import FileSplit
 from prol.data.imagenet_variants import IMAGENET_A, IMAGENET_R, imagenet_a, imagenet_r
 from prol.data.published import differences
 from prol.data.split import split_content

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from small_parquet import encoded, write
 
-from prol.data import Split, parquet_images
+from prol.data import Split, parquet_files
 from prol.data.parquet import parquet, read_parquet
 from prol.data.split import split_content
 
@@ -296,11 +296,11 @@ def test_images_are_read_only_when_the_first_is_requested_and_then_never_again(
 ) -> None:
     read: list[Path] = []
 
-    def counted(shards: Sequence[Any], whole: Any = parquet_images._records) -> Any:
+    def counted(shards: Sequence[Any], whole: Any = parquet_files._records) -> Any:
         read.extend(shard.path for shard in shards)
         return whole(shards)
 
-    monkeypatch.setattr(parquet_images, "_records", counted)
+    monkeypatch.setattr(parquet_files, "_records", counted)
     paths = [write(tmp_path / f"{half}.parquet", [0, 1, 2] * 9, names=PETS) for half in ("train", "test")]
     data = parquet(tmp_path)
     assert read == []
@@ -317,11 +317,11 @@ def test_many_threads_may_ask_at_once_and_images_are_still_read_once(
 ) -> None:
     reads: list[int] = []
 
-    def counted(shards: Sequence[Any], whole: Any = parquet_images._records) -> Any:
+    def counted(shards: Sequence[Any], whole: Any = parquet_files._records) -> Any:
         reads.append(len(shards))
         return whole(shards)
 
-    monkeypatch.setattr(parquet_images, "_records", counted)
+    monkeypatch.setattr(parquet_files, "_records", counted)
     images = read_parquet([write(tmp_path / "pets.parquet", ["cat"] * 60)]).images
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda start: values(images, range(start, 60, 8)), range(8)))

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from small_parquet import PATHED
 
-from prol.data import parquet_images
-from prol.data.parquet_images import Spool
+from prol.data import parquet_files
+from prol.data.parquet_files import Spool
 
 
 @given(records=st.lists(st.binary(max_size=50), min_size=1, max_size=30), order=st.randoms(use_true_random=False))
@@ -33,7 +33,7 @@ def test_records_come_back_in_any_order(records: list[bytes], order: object) -> 
 
 
 def test_records_survive_pages_being_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_images, "_RESIDENT", 5000)
+    monkeypatch.setattr(parquet_files, "_RESIDENT", 5000)
     records = [bytes([i]) * 4096 for i in range(50)]
     kept = Spool(lambda: records)
     first = kept[0]
@@ -76,7 +76,7 @@ def test_it_stays_reachable_without_an_open_file_and_vanishes_with_its_last_user
 def test_a_killed_process_leaves_nothing_behind(tmp_path: Path) -> None:
     code = """
 import os, signal
-from prol.data.parquet_images import Spool
+from prol.data.parquet_files import Spool
 kept = Spool(lambda: [b"x" * 100_000])
 assert len(kept[0]) == 100_000
 os.kill(os.getpid(), signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_a_full_disk_is_an_error_that_says_where_room_is_needed(monkeypatch: pyt
         def __exit__(self, *more: object) -> None:
             pass
 
-    monkeypatch.setattr(parquet_images, "_unnamed_file", Full)
+    monkeypatch.setattr(parquet_files, "_unnamed_file", Full)
     with pytest.raises(OSError, match=r"No space left on device\): free space in .*prol, or set XDG_CACHE_HOME"):
         Spool(lambda: [b"one"])[0]
 

@@ -18,8 +18,7 @@ import ray
 
 import prol
 from integrations.killed_workers import small_points, sweep_and_kill
-from prol.integrations.ray_executor import RayExecutor, _same_prol, _Schedule
-from prol.integrations.ray_worker import RunEnded, RunRequest
+from prol.integrations.ray_executor import RayExecutor, RunEnded, RunRequest, _same_prol, _Schedule
 from prol.runs import Plan, RunFolder
 from prol.runs.comparison import compare
 from runs.small_runs import contents, environment, small_plan

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prol.integrations.ray_worker import RunEnded, RunRequest, reason_to_refuse, source_sha256, work
+from prol.integrations.ray_executor import RunEnded, RunRequest, reason_to_refuse, source_sha256, work
 from prol.runs import Plan, RunFolder
 from runs.small_runs import small_plan
 

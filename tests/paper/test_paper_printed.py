@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from prol.data.generated import TEST_SIZES, TRAIN_SIZES
+from prol.data.builtin import TEST_SIZES, TRAIN_SIZES
 from prol.methods.prol.options import ABLATIONS
 from prol.paper.printed import DATASETS, PrintedTable, names, read_printed
 

@@ -11,8 +11,7 @@ from torch import Tensor
 import prol
 from prol.backbones import ViT
 from prol.evaluation import ChunkLearnt, Cursor, TaskEnded
-from prol.runs.checkpoints import Checkpoints, CheckpointWriter, restore_newest
-from prol.runs.log import EventLog
+from prol.runs.checkpoints import Checkpoints, CheckpointWriter, EventLog, restore_newest
 from prol.runs.timing import Timing
 
 

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from prol.data import ArraySplit, Dataset, Subset
-from prol.data.image_files import FileSplit
+from prol.data.folder import FileSplit
 from prol.runs import Plan, resume, start
-from prol.runs.data_record import images_sha256
 from prol.runs.export import export
+from prol.runs.setup import images_sha256
 from runs.small_runs import contents, small_plan
 from runs.test_resume import InterruptAfter, Interruption, interrupted
 

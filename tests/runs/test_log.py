@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prol.evaluation import ChunkLearnt, Evaluated, TaskStarted
-from prol.runs.log import MOST_WAITING, EventLog
+from prol.runs.checkpoints import MOST_WAITING, EventLog
 
 
 def test_events_become_lines_without_times(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from prol.runs.grid import PAPER_RATES, Request, points_of
-from prol.runs.sweep_file import read_sweep_file
+from prol.runs.grid import PAPER_RATES, Request, points_of, read_sweep_file
 
 WHOLE = """
 methods = ["prol:blocks=2", "ncm"]

@@ -15,7 +15,7 @@ from prol.cli.terminal import output
 if TYPE_CHECKING:
     from prol.data import Unreadable
     from prol.report.predictions import Predicted
-    from prol.runs.predicting import ImagePredictions
+    from prol.runs.loading import ImagePredictions
 
 UNREADABLE = STORES_SAMPLES = 1
 
@@ -57,10 +57,10 @@ def predict(
     """
     import os
 
-    from prol.data.image_files import find_images
+    from prol.data.folder import find_images
     from prol.loading import load
     from prol.report.predictions import prediction_format
-    from prol.runs.predicting import predict_files
+    from prol.runs.loading import predict_files
 
     for name, value in (("top", top), ("batch", batch)):
         if value is not None and value < 1:
@@ -99,7 +99,7 @@ def audit(
     """Show every stored tensor and file, test whether they grow with samples, and search them for images."""
     import json
 
-    from prol.runs.auditing import audit_folder
+    from prol.runs.export import audit_folder
 
     a.require_format(form, "table", "json")
     found = audit_folder(folder, warn, backbone, device, few, images)

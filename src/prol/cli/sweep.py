@@ -62,10 +62,9 @@ def sweep(
     Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted sweep.
     """
     from prol.runs import display_for
-    from prol.runs.grid import Request, parse_axis, points_of
+    from prol.runs.grid import Request, checked_settings, parse_axis, points_of, read_sweep_file, replaced_by_flags
     from prol.runs.sweep import look_at
     from prol.runs.sweep import sweep as run_sweep
-    from prol.runs.sweep_file import checked_settings, read_sweep_file, replaced_by_flags
 
     console = output()
     request = Request([], []) if file is None else read_sweep_file(file)

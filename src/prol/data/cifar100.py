@@ -41,23 +41,17 @@ def cifar100(
 ) -> Dataset:
     """A hundred classes of objects and animals as 32 x 32 images: 50,000 train and 10,000 test images.
 
-    Parameters
-    ----------
-    data
-        The folder `cifar-100-python`, image folders `train/CLASS` and `test/CLASS`, or parquet files `train*` and
-        `test*`; or the folder around one of them; or the official archive. None searches `$PROL_DATA` and the cache
-        folder, then downloads.
-    seed
-        Has no effect: the splits are the published ones.
-    address
-        Download from here instead of the official address. The official checksum applies unless it ends in its own
-        `#md5=...`.
-    split
-        Must be None: the splits are the published ones.
+    Args:
+        data: the folder `cifar-100-python`, image folders `train/CLASS` and `test/CLASS`, or parquet files `train*` and
+            `test*`; or the folder around one of them; or the official archive. None searches `$PROL_DATA` and the cache
+            folder, then downloads.
+        seed: has no effect: the splits are the published ones.
+        address: download from here instead of the official address. The official checksum applies unless it ends in its
+            own `#md5=...`.
+        split: must be None: the splits are the published ones.
 
-    References
-    ----------
-    A. Krizhevsky (2009). Learning multiple layers of features from tiny images. Technical report, Toronto.
+    References:
+        A. Krizhevsky (2009). Learning multiple layers of features from tiny images. Technical report, Toronto.
     """
     del seed
     refuse_split(CIFAR100.name, split)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from prol.data.base import Dataset
-from prol.data.image_files import FileSplit
+from prol.data.folder import FileSplit
 from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test, refuse_split
 
 CUB200 = Published(
@@ -31,15 +31,12 @@ def cub200(
 ) -> Dataset:
     """Two hundred species of birds, about sixty photographs each: 5,994 train and 5,794 test images.
 
-    Parameters
-    ----------
-    data, seed, address, split
-        As for `cifar100`, with the folder `CUB_200_2011`.
+    Args:
+        data, seed, address, split: as for `cifar100`, with the folder `CUB_200_2011`.
 
-    References
-    ----------
-    C. Wah, S. Branson, P. Welinder, P. Perona, S. Belongie (2011). The Caltech-UCSD Birds-200-2011 dataset. Technical
-    report CNS-TR-2011-001, California Institute of Technology.
+    References:
+        C. Wah, S. Branson, P. Welinder, P. Perona, S. Belongie (2011). The Caltech-UCSD Birds-200-2011 dataset.
+        Technical report CNS-TR-2011-001, California Institute of Technology.
     """
     del seed
     refuse_split(CUB200.name, split)

@@ -102,20 +102,13 @@ def extract(archive: Path, target: Path) -> None:
 def fetch(address: str, target: Path, md5: str, *, tries: int = 5, patience: float = 8.0, pause: float = 1.0) -> None:
     """Downloads a file to `target`. Until it is complete it is called `target.part`, and a later call resumes it.
 
-    Parameters
-    ----------
-    address
-        An http or https address.
-    target
-        The file to write; its folder must exist.
-    md5
-        Checksum of the whole file. A file with another one is removed.
-    tries
-        The number of consecutive attempts without progress, for a server that has sent something before.
-    patience
-        Seconds to wait for the server's response.
-    pause
-        Seconds before the next attempt after one without progress, multiplied by their number.
+    Args:
+        address: an http or https address.
+        target: the file to write; its folder must exist.
+        md5: checksum of the whole file. A file with another one is removed.
+        tries: the number of consecutive attempts without progress, for a server that has sent something before.
+        patience: seconds to wait for the server's response.
+        pause: seconds before the next attempt after one without progress, multiplied by their number.
 
     >>> fetch("ftp://example.org/birds.tgz", Path("birds.tgz"), "")
     Traceback (most recent call last):

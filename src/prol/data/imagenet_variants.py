@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prol.data.base import Dataset, note_on_empty
-from prol.data.folder import collection_of
-from prol.data.image_files import is_image
+from prol.data.folder import collection_of, is_image
 from prol.data.published import (
     IMAGE_FOLDERS,
     Layout,
@@ -58,26 +57,19 @@ def imagenet_r(
 
     There are no published splits. The paper draws the test images from all images together, once for all runs.
 
-    Parameters
-    ----------
-    data
-        The folder `imagenet-r`, with class folders as published or already split into `train/` and `test/`, or parquet
-        files; or the folder around one of them; or the official archive. None searches `$PROL_DATA` and the cache
-        folder, then downloads.
-    seed
-        Draws the test images.
-    test_share
-        The fraction of all images to test on.
-    address
-        Download from here instead of the official address. The official checksum applies unless it ends in its own
-        `#md5=...`.
-    split
-        An index file of an earlier run (`split.json`) to use instead of a random split.
+    Args:
+        data: the folder `imagenet-r`, with class folders as published or already split into `train/` and `test/`, or
+            parquet files; or the folder around one of them; or the official archive. None searches `$PROL_DATA` and the
+            cache folder, then downloads.
+        seed: draws the test images.
+        test_share: the fraction of all images to test on.
+        address: download from here instead of the official address. The official checksum applies unless it ends in its
+            own `#md5=...`.
+        split: an index file of an earlier run (`split.json`) to use instead of a random split.
 
-    References
-    ----------
-    D. Hendrycks et al. (2021). The many faces of robustness: a critical analysis of out-of-distribution generalization.
-    ICCV.
+    References:
+        D. Hendrycks et al. (2021). The many faces of robustness: a critical analysis of out-of-distribution
+        generalization. ICCV.
     """
     return _open(IMAGENET_R, data, seed, test_share, address, split)
 
@@ -94,14 +86,11 @@ def imagenet_a(
     There are no published splits. The paper draws the test images from all images together, once for all runs; other
     papers test on a fifth (`test_share=0.2`).
 
-    Parameters
-    ----------
-    data, seed, test_share, address, split
-        As for `imagenet_r`, with the folder `imagenet-a`.
+    Args:
+        data, seed, test_share, address, split: as for `imagenet_r`, with the folder `imagenet-a`.
 
-    References
-    ----------
-    D. Hendrycks, K. Zhao, S. Basart, J. Steinhardt, D. Song (2021). Natural adversarial examples. CVPR.
+    References:
+        D. Hendrycks, K. Zhao, S. Basart, J. Steinhardt, D. Song (2021). Natural adversarial examples. CVPR.
     """
     return _open(IMAGENET_A, data, seed, test_share, address, split)
 

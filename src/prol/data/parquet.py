@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from prol.data.base import Dataset, default_tasks, listed, note_on_empty
 from prol.data.download import offline_setting
-from prol.data.parquet_images import ParquetSplit, row_names
-from prol.data.parquet_shards import agreed_names, class_numbers, read_shard
+from prol.data.parquet_files import ParquetSplit, agreed_names, class_numbers, read_shard, row_names
 from prol.data.split import Collection, require_split_options, split_collection
 
 HUB = "hub:"
@@ -37,22 +36,15 @@ def parquet(
     Labels are read at once. Encoded images are copied to an unnamed file on disk at the first `load`, so that any order
     of reading is fast; see docs/reading.md.
 
-    Parameters
-    ----------
-    data
-        A parquet file; a folder with `train*.parquet` and `test*.parquet` or `validation*.parquet`, at any depth; a
-        folder with parquet files of other names, which are one collection; or "hub:OWNER/NAME".
-    seed
-        Draws the test images of each class, if the owner defined no splits.
-    test_share
-        The fraction of each class to test on, if the owner defined no splits: at least one image of a class that has
-        two or more. 0 uses every image for training.
-    image_column
-        The column with encoded images, if it is not called image or img.
-    label_column
-        The column with labels, if it is not called label, labels, fine_label, class, target or wnid.
-    split
-        An index file to use instead of a random split.
+    Args:
+        data: a parquet file; a folder with `train*.parquet` and `test*.parquet` or `validation*.parquet`, at any depth;
+            a folder with parquet files of other names, which are one collection; or "hub:OWNER/NAME".
+        seed: draws the test images of each class, if the owner defined no splits.
+        test_share: the fraction of each class to test on, if the owner defined no splits: at least one image of a class
+            that has two or more. 0 uses every image for training.
+        image_column: the column with encoded images, if it is not called image or img.
+        label_column: the column with labels, if it is not called label, labels, fine_label, class, target or wnid.
+        split: an index file to use instead of a random split.
 
     >>> import io, tempfile
     >>> import pyarrow as pa, pyarrow.parquet as pq

@@ -21,17 +21,12 @@ def prefetched(
     are taken from `batches` and loaded ahead, fewer if decoded images are large. Closing the generator, or an error,
     waits for the batches being loaded and leaves no thread behind.
 
-    Parameters
-    ----------
-    split
-        The images; its `load` must be thread-safe.
-    batches
-        Image indices of each batch, taken one by one, in the caller's thread.
-    workers
-        The number of threads. 0 loads each batch when it is requested, in the caller's thread.
-    most_bytes
-        Approximate limit on the bytes of decoded images that wait, estimated from the largest batch so far; one batch
-        may always wait.
+    Args:
+        split: the images; its `load` must be thread-safe.
+        batches: image indices of each batch, taken one by one, in the caller's thread.
+        workers: the number of threads. 0 loads each batch when it is requested, in the caller's thread.
+        most_bytes: approximate limit on the bytes of decoded images that wait, estimated from the largest batch so far;
+            one batch may always wait.
 
     >>> from prol.data.base import ArraySplit
     >>> four = ArraySplit(np.zeros((4, 2, 2, 3), np.uint8), np.zeros(4, np.int64))

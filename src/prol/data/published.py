@@ -68,16 +68,11 @@ def open_published(
 
     The notes of the data set say how the copy differs from the publication.
 
-    Parameters
-    ----------
-    published
-        The data set.
-    layouts
-        The possible forms of a copy; earlier ones are preferred.
-    data
-        The copy's folder, the folder around it, or the official archive. Nothing else is searched.
-    address
-        Download from here instead. The official checksum applies unless it ends in its own `#md5=...`.
+    Args:
+        published: the data set.
+        layouts: the possible forms of a copy; earlier ones are preferred.
+        data: the copy's folder, the folder around it, or the official archive. Nothing else is searched.
+        address: download from here instead. The official checksum applies unless it ends in its own `#md5=...`.
     """
     copy = _open_copy(published, layouts, data, address)
     notes = (*copy.notes, *differences(copy, published))
@@ -170,7 +165,7 @@ def read_parquet_collection(root: Path, label_columns: Sequence[str] = ()) -> Co
 
 def _first_column(files: Sequence[Path], columns: Sequence[str]) -> str | None:
     """The first of these columns that exists; None leaves the choice to the usual names."""
-    from prol.data.parquet_shards import opened
+    from prol.data.parquet_files import opened
 
     with opened(files[0]) as file:
         here = file.schema_arrow.names

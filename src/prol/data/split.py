@@ -43,21 +43,14 @@ def split_collection(
 ) -> Dataset:
     """The data set `name` with random train and test splits; both are in the order of the collection.
 
-    Parameters
-    ----------
-    name
-        Name of the data set.
-    collection
-        The images.
-    test_share
-        The fraction of test images, from 0 (none) to below 1.
-    seed
-        Draws the test images.
-    stratified
-        True splits each class: at least one test image of a class that has two or more, and at least one train image.
-        False draws from all images together, as papers do with ImageNet-R and ImageNet-A.
-    split
-        An index file (`split_content`) to use instead of a random split.
+    Args:
+        name: name of the data set.
+        collection: the images.
+        test_share: the fraction of test images, from 0 (none) to below 1.
+        seed: draws the test images.
+        stratified: True splits each class: at least one test image of a class that has two or more, and at least one
+            train image. False draws from all images together, as papers do with ImageNet-R and ImageNet-A.
+        split: an index file (`split_content`) to use instead of a random split.
 
     >>> from prol.data.base import ArraySplit
     >>> five = ArraySplit(np.zeros((5, 2, 2, 3), np.uint8), np.array([0, 0, 0, 1, 1]))

@@ -1,7 +1,6 @@
 """Running a stream through a learner, and measuring it."""
 
-from prol.evaluation.clock import Arrivals, Clock
-from prol.evaluation.cursor import Cursor
+from prol.evaluation.clock import Arrivals, Clock, Cursor
 from prol.evaluation.events import (
     ChunkLearnt,
     ChunkMissed,

@@ -1,4 +1,4 @@
-"""Data that do not wait: which chunks a learner misses when they arrive at a given rate.
+"""How far a run is, and data that do not wait: which chunks a learner misses when they arrive at a given rate.
 
 The clock is virtual. Chunk k has arrived when its last image has: `a_k = (n_1 + ... + n_k) / rate`. A learner that is
 free at time f begins chunk k at `max(a_k, f)` and is free again a step's time later. Testing takes no time: it models
@@ -8,12 +8,55 @@ predictions of a copy, made when the learner is done with all that came before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.evaluation.cursor import Cursor
+
+@dataclass
+class Cursor:
+    """Counts of what is done; plain numbers and lists, so that it can be written as JSON.
+
+    `correct[i][t]` of `total[i][t]` test images of task i were right after task t. The other lists hold such pairs
+    too: at points of the stream, after the first chunks of each task, of each task's chunks before they were learnt,
+    and of each class after the last evaluation. `free_at` is the virtual time at which the learner is free again.
+    """
+
+    chunks: int = 0
+    tasks_begun: int = 0
+    tasks_evaluated: int = 0
+    correct: list[list[int]] = field(default_factory=list)
+    total: list[list[int]] = field(default_factory=list)
+    skipped_train: int = 0
+    skipped_test: list[int] = field(default_factory=list)
+    points: list[list[int]] = field(default_factory=list)
+    shots: list[list[list[int]]] = field(default_factory=list)
+    prequential: list[list[int]] = field(default_factory=list)
+    classes: list[list[int]] = field(default_factory=list)
+    confidence: list[list[float]] = field(default_factory=list)
+    steps: int = 0
+    free_at: float = 0.0
+    lag_sum: float = 0.0
+    lag_most: float = 0.0
+    missed_chunks: int = 0
+    missed_images: int = 0
+
+    def begin_task(self) -> None:
+        self.tasks_begun += 1
+        self.shots.append([])
+        self.prequential.append([0, 0])
+
+    def note_accuracy(self, task: int, counts: list[tuple[int, int]]) -> None:
+        """Records (correct, total) of every task seen so far, after `task`."""
+        for row in range(task + 1):
+            if row == len(self.correct):
+                self.correct.append([0] * task)
+                self.total.append([0] * task)
+            self.correct[row].append(counts[row][0])
+            self.total[row].append(counts[row][1])
+        self.tasks_evaluated = task + 1
+
 
 # Times that are equal on paper, such as 3 x 0.1 and 0.3, must not decide by their last bit.
 _SAME_TIME = 1e-9

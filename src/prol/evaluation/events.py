@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from prol.data.base import Unreadable
-from prol.evaluation.cursor import Cursor
+from prol.evaluation.clock import Cursor
 from prol.evaluation.metrics import accuracy_matrix, compute_metrics
 from prol.evaluation.result import Result
 

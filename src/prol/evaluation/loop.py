@@ -11,8 +11,7 @@ import torch
 from prol.data.base import Dataset, Loaded
 from prol.data.prefetch import prefetched
 from prol.data.streams.stream import Stream
-from prol.evaluation.clock import Arrivals, Clock
-from prol.evaluation.cursor import Cursor
+from prol.evaluation.clock import Arrivals, Clock, Cursor
 from prol.evaluation.events import (
     ChunkLearnt,
     ChunkMissed,

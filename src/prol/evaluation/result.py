@@ -12,8 +12,7 @@ import numpy as np
 
 from prol.data.base import Dataset
 from prol.data.streams.stream import Stream
-from prol.evaluation.clock import Clock
-from prol.evaluation.cursor import Cursor
+from prol.evaluation.clock import Clock, Cursor
 from prol.evaluation.metrics import AnytimeMetrics, Metrics, accuracy_matrix, anytime_metrics, compute_metrics
 from prol.learner import Footprint, Learner
 

@@ -12,16 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from prol.evaluation import (
-    ChunkLearnt,
-    ChunkMissed,
-    Event,
-    Finished,
-    PointEvaluated,
-    Result,
-    ShotEvaluated,
-    TaskEnded,
-)
+from prol.evaluation import Event, Result, events
 from prol.evaluation.metrics import accuracy_matrix, compute_metrics
 from prol.runs import Listener, RunInView
 
@@ -110,11 +101,11 @@ class _Session:
         with self._guarded():
             if self.writer is None:
                 return
-            if isinstance(event, ChunkLearnt | ChunkMissed):
+            if isinstance(event, events.ChunkLearnt | events.ChunkMissed):
                 self.step = event.chunk
             self.pending.extend((self.step, *named) for named in event_metrics(event, self.run, self.every))
-            self._flush(self.writer, everything=isinstance(event, Finished))
-            if isinstance(event, Finished):
+            self._flush(self.writer, everything=isinstance(event, events.Finished))
+            if isinstance(event, events.Finished):
                 new = self.writer.unwritten(self.step, final_metrics(event.result))
                 if new:
                     self.writer.write_summary(self.step, new)
@@ -153,13 +144,13 @@ def _is_ready(metrics: Metrics) -> bool:
 def event_metrics(event: Event, run: RunInView, every: int) -> list[tuple[str, Metrics]]:
     """The metrics of an event, each group with the prefix of its names; reading the learner's own may have to wait."""
     match event:
-        case ChunkLearnt(chunk=chunk) if chunk % every == 0:
+        case events.ChunkLearnt(chunk=chunk) if chunk % every == 0:
             return [("learning/", event.report), ("", _progress(run, event.task))]
-        case PointEvaluated():
+        case events.PointEvaluated():
             return [("anytime/", {"accuracy": _percent(event), "classes": float(event.classes)})]
-        case ShotEvaluated():
+        case events.ShotEvaluated():
             return [("anytime/", {"shot_accuracy": _percent(event)})]
-        case TaskEnded():
+        case events.TaskEnded():
             return [("", _after_task(run, event))]
     return []
 
@@ -171,7 +162,7 @@ def _progress(run: RunInView, task: int) -> dict[str, float]:
     return metrics | ({"clock/missed_chunks": float(run.cursor.missed_chunks)} if run.config["clock"] else {})
 
 
-def _after_task(run: RunInView, event: TaskEnded) -> dict[str, float]:
+def _after_task(run: RunInView, event: events.TaskEnded) -> dict[str, float]:
     cursor, digits = run.cursor, len(str(run.config["protocol"]["tasks"]))
     matrix = accuracy_matrix(cursor.correct, cursor.total)
     forgetting = compute_metrics(matrix, [row[-1] for row in cursor.total]).forgetting
@@ -186,7 +177,7 @@ def _speed(run: RunInView) -> dict[str, float]:
     return {"speed/train_images_per_second": rate}
 
 
-def _percent(event: PointEvaluated | ShotEvaluated) -> float:
+def _percent(event: events.PointEvaluated | events.ShotEvaluated) -> float:
     return 100.0 * event.correct / event.total if event.total else 0.0
 
 

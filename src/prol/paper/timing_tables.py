@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from statistics import fmean
 
-from prol.data.generated import TRAIN_SIZES
+from prol.data.builtin import TRAIN_SIZES
 from prol.paper.grid import Outcome
 from prol.paper.printed import PrintedTable, read_printed
 from prol.paper.scale import CHUNK

@@ -9,7 +9,7 @@ from typing import Any
 
 from prol.backbones.terms import WeightsTerms, weights_terms
 from prol.classes import Label
-from prol.runs.operations import JOINED
+from prol.runs.format import JOINED
 
 _MOST_NAMED = 100
 _BUILT_IN_TERMS = "prol-built-in-weights"

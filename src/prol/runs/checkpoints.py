@@ -1,15 +1,18 @@
-"""Checkpoints of a run: numbered files, each complete or absent, with its checksum in its name."""
+"""What a run can be resumed from: numbered checkpoints, each complete or absent, and the log of its events."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -18,9 +21,11 @@ from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
 from prol.files import publish
 from prol.learner import Learner
 from prol.runs.format import file_sha256, read_note, read_tensors, write_tensors
-from prol.runs.log import EventLog
 from prol.runs.setup import NOT_SETTINGS, require_same
 from prol.runs.timing import Timing
+
+MOST_WAITING = 2
+"""Steps whose losses the device may still be computing."""
 
 _NAME = re.compile(r"(\d+)-([0-9a-f]{64})\.safetensors")
 
@@ -186,3 +191,68 @@ def restore_newest(
             f"the newest checkpoint in {checkpoints.folder} does not fit {learner.name} as it is now ({error!r}): "
             "resume it with the version of prol that wrote it, or start a new run"
         ) from error
+
+
+class EventLog:
+    """Appends events to a file from an offset on; anything behind it belongs to lost work."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        path.touch()
+        size = path.stat().st_size
+        if size < offset:
+            raise ValueError(f"{path} has {size} bytes, but had {offset} at the last checkpoint: start the run again")
+        self._waiting: deque[Event] = deque()
+        self._file = path.open("r+b")
+        self._file.truncate(offset)
+        self._file.seek(offset)
+
+    def __call__(self, event: Event, seconds: float) -> None:
+        del seconds  # times would make the logs of two equal runs differ
+        self._waiting.append(event)
+        while self._waiting:
+            late = sum(not _is_known(event) for event in self._waiting)
+            if late <= MOST_WAITING and not _is_known(self._waiting[0]):
+                break
+            self._write(self._waiting.popleft())
+        self._file.flush()
+
+    def _write(self, event: Event) -> None:
+        fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+        content = {"event": type(event).__name__, **fields}
+        self._file.write(json.dumps(content, ensure_ascii=False, default=_plain).encode() + b"\n")
+
+    def flush(self) -> int:
+        """Forces all events so far onto the disk, and returns the file's length."""
+        self._write_waiting()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            with self._file:
+                self._write_waiting()
+            return
+        with suppress(OSError):  # events after the last checkpoint are written again on resume
+            self._file.close()
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            self._write(self._waiting.popleft())
+        self._file.flush()
+
+
+def _is_known(event: Event) -> bool:
+    """Whether the device has computed the event's numbers."""
+    return not isinstance(event, ChunkLearnt) or bool(getattr(event.report, "ready", True))
+
+
+def _plain(value: Any) -> Any:
+    """JSON for late losses and results."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

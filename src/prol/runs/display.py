@@ -11,19 +11,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from prol.evaluation import (
-    ChunkLearnt,
-    ChunkMissed,
-    ChunkRead,
-    Cursor,
-    Evaluated,
-    Event,
-    ImagesSkipped,
-    PointEvaluated,
-    StepTimed,
-    TaskEnded,
-    TaskStarted,
-)
+from prol.evaluation import Cursor, Event, events
 from prol.runs.setup import Setup
 
 
@@ -72,13 +60,13 @@ class Lines:
         self.speed(event, seconds)
         self.silent_for += seconds
         match event:
-            case TaskEnded():
+            case events.TaskEnded():
                 self._print(f"task {event.task + 1}/{self.tasks}: {self.speed}; {accuracy_now(event)}")
-            case ImagesSkipped():
+            case events.ImagesSkipped():
                 self.warn(skipped_line(event))
-            case PointEvaluated():
+            case events.PointEvaluated():
                 self._print(f"after {event.images} images: {point_line(event)}")
-            case ChunkLearnt() if self.silent_for >= self.seconds_between:
+            case events.ChunkLearnt() if self.silent_for >= self.seconds_between:
                 self._print(f"task {event.task + 1}/{self.tasks}: chunk {event.chunk} of {self.chunks}; {self.speed}")
 
     def warn(self, line: str) -> None:
@@ -118,19 +106,19 @@ class LiveBar:
     def __call__(self, event: Event, seconds: float) -> None:
         self.speed(event, seconds)
         match event:
-            case TaskStarted():
+            case events.TaskStarted():
                 self._update(description=f"learning task {event.task + 1}/{self.tasks}", refresh=True)
-            case ChunkLearnt():
+            case events.ChunkLearnt():
                 self._update(completed=event.chunk, speed=str(self.speed))
-            case ChunkMissed():
+            case events.ChunkMissed():
                 self._update(completed=event.chunk)
-            case PointEvaluated():
+            case events.PointEvaluated():
                 self._update(accuracy=point_line(event), refresh=True)
-            case Evaluated():
+            case events.Evaluated():
                 self._update(description=f"testing task {event.tested + 1}/{self.tasks}")
-            case TaskEnded():
+            case events.TaskEnded():
                 self._update(accuracy=accuracy_now(event), refresh=True)
-            case ImagesSkipped():
+            case events.ImagesSkipped():
                 self.warn(skipped_line(event))
 
     def warn(self, line: str) -> None:
@@ -147,11 +135,11 @@ class Speed:
         self.images, self.seconds = 0, 0.0
 
     def __call__(self, event: Event, seconds: float) -> None:
-        if isinstance(event, TaskStarted):
+        if isinstance(event, events.TaskStarted):
             self.images, self.seconds = 0, 0.0
-        if isinstance(event, ChunkLearnt):
+        if isinstance(event, events.ChunkLearnt):
             self.images += event.images
-        if isinstance(event, ChunkLearnt | StepTimed | ChunkRead):  # a step may consist of several events
+        if isinstance(event, events.ChunkLearnt | events.StepTimed | events.ChunkRead):  # all of one step
             self.seconds += seconds
 
     def __str__(self) -> str:
@@ -172,16 +160,16 @@ def headline(setup: Setup, folder: Path, cursor: Cursor) -> str:
     )
 
 
-def accuracy_now(event: TaskEnded) -> str:
+def accuracy_now(event: events.TaskEnded) -> str:
     return f"{event.average_accuracy:.2f} % on the {event.classes_seen} classes so far"
 
 
-def point_line(event: PointEvaluated) -> str:
+def point_line(event: events.PointEvaluated) -> str:
     share = 100 * event.correct / event.total if event.total else 0.0
     return f"{share:.2f} % on the {event.classes} classes so far"
 
 
-def skipped_line(event: ImagesSkipped) -> str:
+def skipped_line(event: events.ImagesSkipped) -> str:
     more = f" and {len(event.paths) - 1} more" if len(event.paths) > 1 else ""
     return f"skipped unreadable {event.half} image {event.paths[0]} ({event.reasons[0]}){more}"
 

@@ -1,22 +1,45 @@
-"""From the folder of a run to a saved learner."""
+"""The learner of a run: written as a saved learner, and audited together with all files of its folder."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from prol import registry
+from prol.files import current_folder
 from prol.learner import Learner
 from prol.runs.checkpoints import Checkpoints, fixed_settings, restore_newest
 from prol.runs.folder import RunFolder
 from prol.runs.loading import load, open_saved_backbone
 from prol.runs.saving import Origin, require_replaceable, save, without_small_classes
 from prol.runs.setup import FORMAT
+from prol.testing.audit import audit_learner
 
-_MEASURED = ("faa", "caa", "forgetting")
+_FILES = {
+    "*model.safetensors": "what was learnt",
+    "*meta.json": "class names, options, counts",
+    "*README.md": "the model card, with class names",
+    "*operations.jsonl": "what was done to classes, without the names of those gone",
+    "service/*": "of a service: its checkpoints are whole learners, also of before a class was removed",
+    "checkpoint/*": "a whole learner of an earlier moment",
+    "events.jsonl": "the log: losses, accuracies and class names, no image",
+    "config.json": "settings, with the folder of the data",
+    "split.json": "which images of the data set are for testing, by number",
+    "stream.json": "which class came when, by number and name",
+    "result.json": "what was measured",
+    "steps.json": "times",
+    "timing.json": "times",
+    "tensorboard/*": "of a tracker: losses, accuracies and settings, no image",
+    "wandb/*": "of a tracker: losses, accuracies and settings, no image",
+    "mlflow/*": "of a tracker: losses, accuracies and settings, no image",
+    "trackers/*": "under which name a tracker knows the run, and how far it has come there",
+    ".lock": "nothing; excludes other processes",
+}
+"""What each file of a run or of a saved learner holds."""
 
 
 def export(
@@ -56,21 +79,15 @@ def learner_of(
     folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
 ) -> tuple[Learner, int | None, int]:
     """The learner of a run, the log's length at its checkpoint (None at the end), and the number of tasks ended."""
-    if folder.status() != "finished":
-        with folder.locked():
-            return _at_checkpoint(folder, config, warn, backbone, device)
-    if not folder.model.is_dir():
-        raise FileNotFoundError(f"{folder.path} has no model/: its learner was not stored, so run it again")
-    return load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
-
-
-def _at_checkpoint(
-    folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
-) -> tuple[Learner, int, int]:
-    kind = registry.method(config["method"])
-    opened = open_saved_backbone(config, folder.path, backbone, device=device)
-    learner = kind(opened, kind.read_options(config["options"]), config["seed"])
-    cursor, _, offset = restore_newest(Checkpoints(folder.checkpoints), learner, fixed_settings(config), warn)
+    if folder.status() == "finished":
+        if not folder.model.is_dir():
+            raise FileNotFoundError(f"{folder.path} has no model/: its learner was not stored, so run it again")
+        return load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
+    with folder.locked():
+        kind = registry.method(config["method"])
+        opened = open_saved_backbone(config, folder.path, backbone, device=device)
+        learner = kind(opened, kind.read_options(config["options"]), config["seed"])
+        cursor, _, offset = restore_newest(Checkpoints(folder.checkpoints), learner, fixed_settings(config), warn)
     if not cursor.chunks:
         raise ValueError(f"{folder.path} has no checkpoint yet: continue with `prol resume {folder.path}` first")
     return learner, offset, cursor.tasks_evaluated
@@ -91,27 +108,51 @@ def _images_learnt(events: Path, known: int | None) -> int:
 
 def _described(config: Mapping[str, Any], result: Mapping[str, Any] | None, tasks_ended: int) -> dict[str, Any]:
     """Data, protocol and results. Folders of this machine are private, and omitted."""
-    data, protocol = config["dataset"], config["protocol"]
+    public = ("name", "classes", "train_images", "development", "limit_per_class", "labels_sha256", "licence")
+    measured = None
+    if result is not None:
+        measured = {name: result["metrics"][name] for name in ("faa", "caa", "forgetting")}
+        measured |= {"test_images": sum(result["test_sizes"])}
     return {
-        "dataset": {
-            name: data[name]
-            for name in (
-                "name",
-                "classes",
-                "train_images",
-                "development",
-                "limit_per_class",
-                "labels_sha256",
-                "licence",
-            )
-        },
-        "protocol": protocol,
+        "dataset": {name: config["dataset"][name] for name in public},
+        "protocol": config["protocol"],
         "seed": config["seed"],
         "told": {name: value for name, value in config["told"].items() if isinstance(value, bool)},
         "clock": config["clock"],
         "finished": result is not None,
         "tasks_ended": tasks_ended,
-        "result": None
-        if result is None
-        else {name: result["metrics"][name] for name in _MEASURED} | {"test_images": sum(result["test_sizes"])},
+        "result": measured,
     }
+
+
+def audit_folder(
+    folder: str | Path,
+    warn: Callable[[str], None],
+    backbone: str | None = None,
+    device: str = "auto",
+    few: int = 5,
+    images: int = 32,
+) -> dict[str, Any]:
+    """The audit of a saved learner or of a run, as JSON."""
+    place = Path(folder).resolve()
+    run = RunFolder(place)
+    if run.config.is_file():
+        learner, _, _ = learner_of(run, run.read(run.config), warn, backbone, device)
+    else:
+        place = current_folder(place)
+        learner = load(folder, backbone, device=device)
+    audit = audit_learner(learner, few, images)
+    content = asdict(audit) | {"few_below": few, "keeps_no_samples": audit.keeps_no_samples()}
+    return content | {"files": stored_files(place)}
+
+
+def stored_files(place: Path) -> list[dict[str, Any]]:
+    """Every file under a folder: its name, its size, and its content if prol wrote it."""
+
+    def holds(name: str) -> str:
+        matching = (content for pattern, content in _FILES.items() if fnmatchcase(name, pattern))
+        return next(matching, "not known to prol: look")
+
+    found = sorted(path for path in place.rglob("*") if path.is_file())
+    named = [(path.relative_to(place).as_posix(), path.stat().st_size) for path in found]
+    return [{"name": name, "bytes": size, "holds": holds(name)} for name, size in named]

@@ -14,14 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 from prol.data.split import split_content
 from prol.evaluation import Cursor, Event, Finished, run_stream
 from prol.files import json_text, write_json
-from prol.runs.checkpoints import Checkpoints, CheckpointWriter, fixed_settings, restore_newest
-from prol.runs.data_record import images_sha256, stream_content
+from prol.runs.checkpoints import Checkpoints, CheckpointWriter, EventLog, fixed_settings, restore_newest
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
 from prol.runs.loading import saved_backbone_name
-from prol.runs.log import EventLog
 from prol.runs.plan import Plan
-from prol.runs.setup import FORMAT, NOT_SETTINGS, Setup, require_same, set_up
+from prol.runs.setup import FORMAT, NOT_SETTINGS, Setup, images_sha256, require_same, set_up, stream_content
 from prol.runs.threads import free_threads, torch_threads
 from prol.runs.timing import Timing, logged_step_seconds
 

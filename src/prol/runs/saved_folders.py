@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from prol.classes import Label
 from prol.files import current_folder
 from prol.merging import merge
-from prol.runs.format import read_meta
+from prol.runs.format import JOINED, MERGED, REMOVED, RENAMED, operation, read_meta, read_operations
 from prol.runs.loading import load
-from prol.runs.operations import JOINED, MERGED, REMOVED, RENAMED, operation, read_operations
 from prol.runs.saving import Origin, save
 
 if TYPE_CHECKING:

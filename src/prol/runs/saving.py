@@ -19,12 +19,15 @@ from prol.runs.format import (
     MODEL_FILE,
     NEW_MODEL_FILE,
     OPERATIONS_FILE,
+    count_operations,
     file_sha256,
+    operations_text,
     read_meta,
+    read_operations,
     versions,
+    without_gone_names,
     write_tensors,
 )
-from prol.runs.operations import count_operations, operations_text, read_operations, without_gone_names
 
 if TYPE_CHECKING:
     from prol.learner import Learner

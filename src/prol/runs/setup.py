@@ -1,4 +1,4 @@
-"""From a plan to everything a run needs, and to the `config.json` that describes it."""
+"""From a plan to everything a run needs, and to the `config.json` and `stream.json` that describe it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import require_precision
 from prol.creation import require_blocks
-from prol.data import Dataset
+from prol.data import ArraySplit, Dataset, Split, Subset
+from prol.data.folder import FileSplit
+from prol.data.parquet_files import ParquetSplit
 from prol.data.split import development
-from prol.data.streams import SHARED_ARGUMENTS, Stream, summarise_tasks
-from prol.data.streams.builder import require_class_order
+from prol.data.streams import SHARED_ARGUMENTS, Stream, class_presence, summarise_tasks
+from prol.data.streams.stream import require_class_order
 from prol.evaluation import Given
 from prol.learner import Learner
 from prol.options import bind_arguments, current_names, own_arguments
@@ -84,7 +89,6 @@ def look_up(plan: Plan) -> Named:
 
 
 def open_data(plan: Plan, named: Named) -> Dataset:
-    """The data set as the run sees it."""
     dataset = named.open_dataset(data=plan.data, **named.dataset_options)
     if plan.development:
         dataset = development(dataset)
@@ -114,38 +118,24 @@ def describe(
 ) -> tuple[dict[str, Any], Stream]:
     """The content of `config.json`, and the stream. The learner may have shapes only; `network` is the real one."""
     known = outline(plan, named, dataset, network)
-    protocol = {**known["protocol"], **_information_given(plan, named.order, learner)}
-    arguments = {name: protocol[name] for name in ("tasks", "chunk", "class_order", "boundaries", "announce")}
+    known["protocol"] |= _information_given(plan, named.order, learner)
+    arguments = {name: known["protocol"][name] for name in SHARED_ARGUMENTS if name not in ("labels", "seed")}
     stream = named.order(dataset.train.labels, seed=plan.seed, **arguments, **named.protocol_options)
     if learner.needs_tasks() and any(task.foreign_share for task in summarise_tasks(stream, dataset.train.labels)):
         raise ValueError(
             f"{plan.method} with these options cannot learn a class that comes again in another task, as "
             f"{plan.protocol} brings it: choose another protocol or preset"
         )
-    given = dataclasses.asdict(Given.by(learner, stream)) | {
-        "weights": network.name,
-        "weights_sha256": network.sha256,
-    }
-    config = {
-        "format": FORMAT,
-        "versions": versions(),
-        "method": plan.method,
-        "options": known["options"],
+    given = dataclasses.asdict(Given.by(learner, stream))
+    config = {"format": FORMAT, "versions": versions()} | known
+    config |= {
         "options_given": dict(plan.options),
-        "backbone": known["backbone"],
         "preprocessing": dataclasses.asdict(learner.preprocessing),
         "precision": network.precision,
         "device": network.device,
         "threads": plan.threads or torch.get_num_threads(),
         "workers": (os.cpu_count() or 2) // 2 if plan.workers is None else plan.workers,
-        "seed": plan.seed,
-        "dataset": known["dataset"],
-        "protocol": {"name": plan.protocol, **arguments, "options": named.protocol_options},
-        "measures": known["measures"],
-        "clock": known["clock"],
-        "told": given,
-        "checkpoint_every": plan.checkpoint_every,
-        "checkpoint_share": plan.checkpoint_share,
+        "told": given | {"weights": network.name, "weights_sha256": network.sha256},
         "side_by_side": plan.side_by_side,
     }
     # Through JSON once, so that it equals what is later read back from the file.
@@ -156,11 +146,12 @@ def outline(plan: Plan, named: Named, dataset: Dataset | None = None, network: N
     """What `config.json` will hold, as far as it is known without a learner; values left open are absent."""
     data: dict[str, Any] = {"name": plan.dataset, "options": named.dataset_options}
     data |= {"development": plan.development, "limit_per_class": plan.limit_per_class}
+    data |= {} if plan.data is None else {"data": absolute(plan.data)}
     tasks = plan.tasks
     if dataset is not None:
         tasks = plan.tasks or min(dataset.tasks, len(dataset.class_names))
         data |= {
-            "data": dataset.found_at if plan.data is None else absolute(plan.data),
+            "data": data.get("data", dataset.found_at),
             "classes": len(dataset.class_names),
             "train_images": len(dataset.train.labels),
             "test_images": len(dataset.test.labels),
@@ -169,18 +160,15 @@ def outline(plan: Plan, named: Named, dataset: Dataset | None = None, network: N
             "cut": None if dataset.split is None else dataset.split.rule,
             "notes": list(dataset.notes),
         }
-    elif plan.data is not None:
-        data["data"] = absolute(plan.data)
     protocol = {"name": plan.protocol, "chunk": plan.chunk, "class_order": plan.class_order}
-    open_settings = {"tasks": tasks, "boundaries": plan.boundaries, "announce": plan.announce}
+    left_open = {"tasks": tasks, "boundaries": plan.boundaries, "announce": plan.announce}
+    protocol |= {name: value for name, value in left_open.items() if value is not None}
     known: dict[str, Any] = {
         "method": plan.method,
         "options": dataclasses.asdict(named.options),
         "seed": plan.seed,
         "dataset": data,
-        "protocol": protocol
-        | {name: value for name, value in open_settings.items() if value is not None}
-        | {"options": named.protocol_options},
+        "protocol": protocol | {"options": named.protocol_options},
         "measures": dataclasses.asdict(plan.measures),
         "clock": None if plan.clock is None else dataclasses.asdict(plan.clock),
         "checkpoint_every": plan.checkpoint_every,
@@ -271,3 +259,51 @@ def _labels_sha256(dataset: Dataset) -> str:
     for half in (dataset.train, dataset.test):
         digest.update(half.labels.astype("<i8").tobytes())
     return digest.hexdigest()
+
+
+_MOST_BINS = 100
+
+
+def stream_content(dataset: Dataset, stream: Stream) -> dict[str, Any]:
+    """The content of `stream.json`: class names by task, and the samples per class in equal parts of the stream."""
+    labels = dataset.train.labels
+    sizes = [task.samples for task in summarise_tasks(stream, labels)]
+    counts = class_presence(stream, labels, min(_MOST_BINS, sum(sizes)))
+    return {
+        "samples": sum(sizes),
+        "task_starts": list(accumulate(sizes[:-1], initial=0)),
+        "classes": [dataset.class_names[number] for group in stream.task_classes for number in group],
+        # Text: indented JSON would give each number its own line.
+        "presence": [" ".join(map(str, row)) for row in counts.tolist()],
+    }
+
+
+def images_sha256(dataset: Dataset) -> str:
+    """A hash over names and sizes of image files, or over pixels in memory; no image is decoded."""
+    digest = hashlib.sha256()
+    for half in (dataset.train, dataset.test):
+        _update(digest, half, None)
+    return digest.hexdigest()
+
+
+def _update(digest: hashlib._Hash, split: Split, rows: NDArray[np.int64] | None) -> None:
+    """Hashes the given images of a split, all if `rows` is None."""
+    match split:
+        case Subset(whole=whole, rows=own):
+            _update(digest, whole, own if rows is None else own[rows])
+        case ArraySplit(images=images):
+            digest.update(np.ascontiguousarray(images if rows is None else images[rows]).data)
+        case FileSplit(paths=paths):
+            for row in range(len(paths)) if rows is None else rows.tolist():
+                digest.update(_name_and_size(paths[row]))
+        case ParquetSplit(files=files):
+            for path in files:
+                digest.update(_name_and_size(path))
+
+
+def _name_and_size(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+    except OSError:  # a run reports unreadable images and continues
+        size = -1
+    return f"{path.name}\0{size}\0".encode(errors="surrogateescape")

@@ -9,22 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from prol.evaluation import (
-    ChunkLearnt,
-    ChunkMissed,
-    ChunkRead,
-    Evaluated,
-    Event,
-    Finished,
-    ImagesSkipped,
-    PointEvaluated,
-    Predicted,
-    RunStarted,
-    ShotEvaluated,
-    StepTimed,
-    TaskEnded,
-    TaskStarted,
-)
+from prol.evaluation import Event, events
 from prol.runs.folder import RunFolder
 
 
@@ -54,22 +39,22 @@ class Timing:
 
     def __call__(self, event: Event, seconds: float) -> None:
         match event:
-            case TaskStarted():
+            case events.TaskStarted():
                 self.tasks.append(TaskTime(train_seconds=seconds))
-            case ChunkLearnt(images=images):
+            case events.ChunkLearnt(images=images):
                 self.tasks[-1].train_images += images
                 self.tasks[-1].train_seconds += seconds
-            case Evaluated(total=total):
+            case events.Evaluated(total=total):
                 self.tasks[-1].test_images += total
                 self.tasks[-1].test_seconds += seconds
-            case PointEvaluated(total=total) | ShotEvaluated(total=total) | Predicted(total=total):
+            case events.PointEvaluated(total=total) | events.ShotEvaluated(total=total) | events.Predicted(total=total):
                 self.tasks[-1].asked_images += total
                 self.tasks[-1].asked_seconds += seconds
-            case ImagesSkipped(half="train") | ChunkRead() | StepTimed():
+            case events.ImagesSkipped(half="train") | events.ChunkRead() | events.StepTimed():
                 self.tasks[-1].train_seconds += seconds
-            case ImagesSkipped() | TaskEnded():
+            case events.ImagesSkipped() | events.TaskEnded():
                 self.tasks[-1].test_seconds += seconds
-            case RunStarted() | ChunkMissed() | Finished():  # missed chunks cost the learner nothing
+            case events.RunStarted() | events.ChunkMissed() | events.Finished():  # these cost the learner nothing
                 return
         if self.hardware not in self.tasks[-1].hardware:
             self.tasks[-1].hardware.append(self.hardware)
@@ -127,8 +112,8 @@ def read_step_seconds(text: str | None) -> float | tuple[float, ...] | None:
     return tuple(float(seconds) for seconds in folder.read(folder.steps)["step_seconds"])
 
 
-def logged_step_seconds(events: Path) -> list[float]:
+def logged_step_seconds(log: Path) -> list[float]:
     """The seconds of each step, from a run's log."""
-    with events.open(encoding="utf-8") as lines:
+    with log.open(encoding="utf-8") as lines:
         timed = (json.loads(line) for line in lines if '"StepTimed"' in line)
         return [float(event["seconds"]) for event in timed if event["event"] == "StepTimed"]

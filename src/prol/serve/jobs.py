@@ -13,7 +13,7 @@ from typing import Any
 
 from prol.classes import Label
 from prol.learner import Learner, Removal
-from prol.runs.operations import MERGED, REMOVED, RENAMED, operation, without_gone_names
+from prol.runs.format import MERGED, REMOVED, RENAMED, operation, without_gone_names
 from prol.serve.errors import RequestError
 from prol.serve.monitoring import Kind
 from prol.serve.pending import Pending, PendingImage

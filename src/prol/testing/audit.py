@@ -8,8 +8,7 @@ import torch
 
 from prol.classes import Label
 from prol.learner import Amount, Learner
-from prol.testing.audit_growth import Growth, measure_growth
-from prol.testing.audit_probe import Probe, probe
+from prol.testing.audit_probe import Growth, Probe, measure_growth, probe
 from prol.undo import MOST_BYTES, UndoRecord
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prol.data.streams.builder import ClassOrder, StreamBuilder
-from prol.data.streams.stream import Ints, Labels, Stream
+from prol.data.streams.stream import ClassOrder, Ints, Labels, Stream, StreamBuilder
 
 
 def blurry(
@@ -26,18 +25,15 @@ def blurry(
     Classes are split into tasks as by `disjoint`. Then `minor` percent of each class are distributed evenly over the
     other tasks, and every task is shuffled. At least one sample of each class stays in its major task.
 
-    Parameters
-    ----------
-    labels, tasks, chunk, seed, class_order, boundaries, announce
-        As for `disjoint`. The seed also selects the samples that leave their major task.
-    minor
-        Percentage of each class outside its major task. Rounded so that the sum over all classes is exact to half a
-        sample, and each class's number is its exact share rounded down or up.
+    Args:
+        labels, tasks, chunk, seed, class_order, boundaries, announce: as for `disjoint`. The seed also selects the
+            samples that leave their major task.
+        minor: percentage of each class outside its major task. Rounded so that the sum over all classes is exact to
+            half a sample, and each class's number is its exact share rounded down or up.
 
-    References
-    ----------
-    J. Bang et al. (2021). Rainbow Memory: Continual Learning with a Memory of Diverse Samples. CVPR.
-    R. Aljundi et al. (2019). Gradient based sample selection for online continual learning. NeurIPS.
+    References:
+        J. Bang et al. (2021). Rainbow Memory: Continual Learning with a Memory of Diverse Samples. CVPR.
+        R. Aljundi et al. (2019). Gradient based sample selection for online continual learning. NeurIPS.
 
     >>> stream = blurry([0] * 20 + [1] * 20, tasks=2, chunk=20)
     >>> stream.task_classes
@@ -76,20 +72,16 @@ def iblurry(
     there only; the others are blurry, and `minor` percent of their samples are distributed evenly over the other tasks.
     A class with fewer such samples than other tasks is absent from some of them. At least one sample always stays.
 
-    Parameters
-    ----------
-    labels, tasks, chunk, seed, class_order, boundaries, announce
-        As for the protocol `disjoint`. The seed also selects the samples that leave their major task.
-    disjoint
-        N of "i-Blurry-N-M": percentage of classes that come in one task only. Rounded so that the sum over all tasks is
-        exact to half a class, and each task's number is its exact share rounded down or up.
-    minor
-        M of "i-Blurry-N-M": percentage of each blurry class outside its major task, rounded in the same way.
+    Args:
+        labels, tasks, chunk, seed, class_order, boundaries, announce: as for the protocol `disjoint`. The seed also
+            selects the samples that leave their major task.
+        disjoint: N of "i-Blurry-N-M": percentage of classes that come in one task only. Rounded so that the sum over
+            all tasks is exact to half a class, and each task's number is its exact share rounded down or up.
+        minor: M of "i-Blurry-N-M": percentage of each blurry class outside its major task, rounded in the same way.
 
-    References
-    ----------
-    H. Koh et al. (2022). Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime
-    Inference. ICLR.
+    References:
+        H. Koh et al. (2022). Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime
+        Inference. ICLR.
 
     >>> stream = iblurry([0] * 20 + [1] * 20 + [2] * 20 + [3] * 20, tasks=2, chunk=40)
     >>> stream.task_classes
@@ -126,21 +118,16 @@ def siblurry(
     takes one from the task with most. Then `minor` percent of all samples of blurry classes leave their task, each for
     another one drawn at random. At least one sample of each class always stays, so no task is empty.
 
-    Parameters
-    ----------
-    labels, tasks, chunk, seed, class_order, boundaries, announce
-        As for the protocol `disjoint`, but tasks differ in size. The tasks take the classes in their order, each
-        its disjoint ones first.
-    disjoint
-        Percentage of classes that come in one task only, rounded to the nearest class, halves up.
-    minor
-        Percentage of the blurry classes' samples outside their major task, rounded to the nearest sample, halves up.
-        The numbers of single classes are random.
+    Args:
+        labels, tasks, chunk, seed, class_order, boundaries, announce: as for the protocol `disjoint`, but tasks differ
+            in size. The tasks take the classes in their order, each its disjoint ones first.
+        disjoint: percentage of classes that come in one task only, rounded to the nearest class, halves up.
+        minor: percentage of the blurry classes' samples outside their major task, rounded to the nearest sample, halves
+            up. The numbers of single classes are random.
 
-    References
-    ----------
-    J.-Y. Moon et al. (2023). Online Class Incremental Learning on Stochastic Blurry Task Boundary via Mask and Visual
-    Prompt Tuning. ICCV.
+    References:
+        J.-Y. Moon et al. (2023). Online Class Incremental Learning on Stochastic Blurry Task Boundary via Mask and
+        Visual Prompt Tuning. ICCV.
 
     >>> stream = siblurry([0, 1, 2, 3, 4, 5, 6, 7] * 5, tasks=3, seed=3)
     >>> stream.task_classes

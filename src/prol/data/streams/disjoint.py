@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from prol.data.streams.builder import LEFT_OUT, ClassOrder, StreamBuilder
-from prol.data.streams.stream import Labels, Stream
+from prol.data.streams.stream import LEFT_OUT, ClassOrder, Labels, Stream, StreamBuilder
 
 
 def disjoint(
@@ -26,24 +25,15 @@ def disjoint(
 
     The classes are split into tasks; the samples of each task are shuffled and divided into chunks.
 
-    Parameters
-    ----------
-    labels
-        The class number of each training sample.
-    tasks
-        The number of tasks. If it does not divide the number of classes, the first tasks get one class more.
-    chunk
-        The number of samples that arrive together; the last chunk of a task may be smaller.
-    seed
-        Seed of the sample order and, independently, of the class order.
-    class_order
-        "label" sorts the classes by number, "shuffled" by the seed.
-    boundaries
-        Whether the learner is given the start of each task.
-    announce
-        Whether it is also given the classes of the task then; None means the value of `boundaries`.
-    drop_surplus
-        Gives every task the same number of classes and drops the remaining classes.
+    Args:
+        labels: the class number of each training sample.
+        tasks: the number of tasks. If it does not divide the number of classes, the first tasks get one class more.
+        chunk: the number of samples that arrive together; the last chunk of a task may be smaller.
+        seed: seed of the sample order and, independently, of the class order.
+        class_order: "label" sorts the classes by number, "shuffled" by the seed.
+        boundaries: whether the learner is given the start of each task.
+        announce: whether it is also given the classes of the task then; None means the value of `boundaries`.
+        drop_surplus: gives every task the same number of classes and drops the remaining classes.
 
     >>> stream = disjoint([0, 1, 2, 2, 1, 0], tasks=2, chunk=3)
     >>> stream.task_classes
@@ -76,18 +66,15 @@ def imbalanced(
     Of C classes, the one of rank r = 0 .. C - 1 with n samples contributes n ratio^(-r / (C - 1)) of them, rounded to
     the nearest sample, halves up, and at least one. The selected samples are ordered as by `disjoint`.
 
-    Parameters
-    ----------
-    labels, tasks, chunk, seed, class_order, boundaries, announce
-        As for `disjoint`. The seed also selects the samples.
-    ratio
-        Size of the largest class over that of the smallest, if all classes have the same size in the data set.
-    ranks
-        Which classes stay large: "shuffled" ranks them by the seed, "label" by number, independently of `class_order`.
+    Args:
+        labels, tasks, chunk, seed, class_order, boundaries, announce: as for `disjoint`. The seed also selects the
+            samples.
+        ratio: size of the largest class over that of the smallest, if all classes have the same size in the data set.
+        ranks: which classes stay large: "shuffled" ranks them by the seed, "label" by number, independently of
+            `class_order`.
 
-    References
-    ----------
-    Y. Cui et al. (2019). Class-Balanced Loss Based on Effective Number of Samples. CVPR.
+    References:
+        Y. Cui et al. (2019). Class-Balanced Loss Based on Effective Number of Samples. CVPR.
 
     >>> stream = imbalanced([0] * 100 + [1] * 100 + [2] * 100, tasks=3, chunk=100, ranks="label")
     >>> [len(chunk.indices) for chunk in stream.chunks]

@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.data.streams.builder import ClassOrder, StreamBuilder
-from prol.data.streams.stream import Labels, Stream
+from prol.data.streams.stream import ClassOrder, Labels, Stream, StreamBuilder
 
 Floats = NDArray[np.float64]
 
@@ -39,22 +38,17 @@ def gradual(
     equal parts, and each sample draws a time from one of them. The stream is sorted by time. So every sample comes
     once, and at any moment the number of samples of each task is within three of its expectation.
 
-    Parameters
-    ----------
-    labels, tasks, chunk, seed, class_order
-        As for `disjoint`. A chunk's task follows from its time, not from its classes.
-    boundaries, announce
-        As for `disjoint`. A boundary lies in the middle of a transition.
-    shape
-        The probability: p = (x - w + h) / 2h, or p = 1 / (1 + exp(-6 (x - w) / h)) rescaled to end at 0 and 1.
-    width
-        Length of a transition relative to that of a task, from 0 (none, as `disjoint`) to 1 (from the middle of one
-        task to the middle of the next).
+    Args:
+        labels, tasks, chunk, seed, class_order: as for `disjoint`. A chunk's task follows from its time, not from its
+            classes.
+        boundaries, announce: as for `disjoint`. A boundary lies in the middle of a transition.
+        shape: the probability: p = (x - w + h) / 2h, or p = 1 / (1 + exp(-6 (x - w) / h)) rescaled to end at 0 and 1.
+        width: length of a transition relative to that of a task, from 0 (none, as `disjoint`) to 1 (from the middle of
+            one task to the middle of the next).
 
-    References
-    ----------
-    C. Zeno et al. (2018). Task Agnostic Continual Learning Using Online Variational Bayes. arXiv:1803.10123.
-    A. Bifet et al. (2010). MOA: Massive Online Analysis. JMLR 11, 1601-1604.
+    References:
+        C. Zeno et al. (2018). Task Agnostic Continual Learning Using Online Variational Bayes. arXiv:1803.10123.
+        A. Bifet et al. (2010). MOA: Massive Online Analysis. JMLR 11, 1601-1604.
 
     >>> stream = gradual([0] * 40 + [1] * 40, tasks=2, chunk=10, width=1)
     >>> [int((chunk.indices >= 40).sum()) for chunk in stream.chunks]
