@@ -16,6 +16,7 @@ from prol.backbones.acceleration import Acceleration
 from prol.learner import Learner
 from prol.methods.prol.learner import PROL
 from prol.methods.prol.options import ABLATIONS
+from prol.testing.stream import difference
 
 pytestmark = pytest.mark.gpu
 
@@ -224,3 +225,22 @@ def test_prol_plus_answers_by_the_network_as_it_is_while_it_is_tuned_and_after_a
     for (tensors, meta), scores in (states[5], states[15], states[8]):
         one.load_state(tensors, meta)
         torch.testing.assert_close(one.predict(images), scores, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", ["prol", "prol_plus"])
+def test_a_chunk_is_undone_after_captured_steps_and_learning_continues(method: str) -> None:
+    one, classes = prol.create(method, backbone(True)), list(range(10))
+    one.enable_undo()
+    one.boundary(classes)
+    for images, labels in chunks(8, classes, 0):  # enough for steps to be captured
+        one.learn(images, labels)
+    before, (images, labels) = one.state(), next(chunks(1, [*classes, 10, 11], 1))
+    one.learn(images, labels)
+    one.undo()
+    assert difference(before, one.state()) == ""
+    twin = prol.create(method, backbone(False))
+    twin.load_state(*before)
+    for images, labels in chunks(8, classes, 2):
+        one.learn(images, labels)
+        twin.learn(images, labels)
+    assert torch.allclose(one.predict(images), twin.predict(images), rtol=1e-3, atol=1e-3)
