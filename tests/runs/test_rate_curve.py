@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prol.evaluation import Clock
-from prol.report.rate_plot import plot_rates
+from prol.report.run import plot_rates
 from prol.runs.rate_curve import rate_curve
 from runs.small_runs import small_plan, write_small_vit
 

@@ -113,7 +113,7 @@ def rate_curve(
     """Run a method at several arrival rates, and draw accuracy against rate."""
     from prol.options import parse_pairs
     from prol.report.plot import check_figure_file, require_matplotlib
-    from prol.report.rate_plot import plot_rates, rate_table
+    from prol.report.run import plot_rates, rate_table
     from prol.runs import display_for
     from prol.runs import rate_curve as curve
 

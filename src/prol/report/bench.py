@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from prol.report.plot import BLUE, ORANGE, check_figure_file, figure_file
+from prol.report.plot import BLUE, ORANGE, Plot, check_figure_file
 from prol.report.table import Table
 from prol.runfiles import Content
 
@@ -155,8 +155,7 @@ def plot_bench(content: Content, file: Path) -> None:
     rows = [row for row in content["rows"] if "error" not in row]
     if not rows:
         raise ValueError("nothing was measured that could be drawn")
-    with figure_file(file, (9, 4.2), headline(content), fontsize=9) as figure:
-        draw(figure, rows)
+    Plot(headline(content), lambda figure: draw(figure, rows), 4.2, width=9).write(file)
 
 
 def _draw_ladder(figure: Any, rows: list[Mapping[str, Any]]) -> None:
@@ -170,7 +169,7 @@ def _draw_ladder(figure: Any, rows: list[Mapping[str, Any]]) -> None:
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     axes.set(xlabel=f"times as fast as {names[0]}", xlim=(0, 1.35 * max(ratios)))
-    axes.grid(axis="x", alpha=0.3)
+    axes.grid(visible=False, axis="y")
 
 
 def _draw_growth(figure: Any, rows: list[Mapping[str, Any]]) -> None:
@@ -189,4 +188,3 @@ def _draw_growth(figure: Any, rows: list[Mapping[str, Any]]) -> None:
     memory.set(xscale="log", xlabel="classes known", ylabel=f"GiB, {rows[0]['memory']}")
     for axes in (times, memory):
         axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-        axes.grid(alpha=0.3)

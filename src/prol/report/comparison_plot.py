@@ -14,7 +14,6 @@ from prol.report.plot import (
     QUIET,
     Plot,
     draw_band,
-    figure_file,
     format_ticks,
     line_style,
     short,
@@ -35,17 +34,19 @@ _ANGLES = sorted((step * pi / 8 for step in range(16)), key=lambda angle: round(
 
 def plot_comparison(rows: Sequence[Row], title: str, file: Path) -> None:
     """Draws the rows as PNG or SVG, best first; bands are one sample deviation over seeds up and down."""
-    with figure_file(file, (10, max(4.2, 0.25 * len(rows) + 1)), title) as figure:
+
+    def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, row in enumerate(rows):
             style, tasks = line_style(number), list(range(1, len(row.history) + 1))
-            label = f"{row.name}, {row.faa.mean:.1f}".replace("$", r"\$")  # no name is read as a formula
-            axes.plot(tasks, [spread.mean for spread in row.history], markersize=4, label=label, **style)
+            label = f"{row.name}, {row.faa.mean:.1f}"
+            axes.plot(tasks, [spread.mean for spread in row.history], label=label, **style)
             draw_band(axes, tasks, row.history, color=style["color"], alpha=0.15)
         axes.set(xlabel="after task", ylabel="accuracy on all test images so far, %", ylim=(0, 101))
         whole_numbers(axes.xaxis)
-        axes.grid(alpha=0.3)
-        figure.legend(loc="outside right center", fontsize=8, title="method, final accuracy, %", title_fontsize=9)
+        figure.legend(loc="outside right center", title="method, final accuracy, %", title_fontsize=9)
+
+    Plot(title, draw, max(4.2, 0.25 * len(rows) + 1), width=10).write(file)
 
 
 def memory_plot(rows: Sequence[Row], title: str) -> Plot:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ INK, QUIET, LINE = "#1C2027", "#5B626E", "#D5D7DB"
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is lost on white.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", INK)
 MARKERS = "osD^vP*X"
-LINES = ("-", "--", ":", "-.")
+LINES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 WIDTH = 4.5
 """Inches, few enough for the text in a plot to be read where it fills a phone."""
@@ -58,12 +57,13 @@ _STYLE = {
 class Plot:
     """Something to draw. `name` is that of its files, `alt` describes it to readers who cannot see it."""
 
-    name: str
     title: str
-    alt: str
     draw: Callable[[Any], None]
     height: float
     width: float = WIDTH
+    name: str = ""
+    alt: str = ""
+    dpi: int = 200
 
     def bytes(self, kind: str, titled: bool = True) -> bytes:
         """The plot as "png" or "svg"; without a title it has no background either, for a page brings its own."""
@@ -76,10 +76,11 @@ class Plot:
             warnings.filterwarnings("ignore", message=r"Glyph .* missing")
             figure = figure_type(figsize=(self.width, self.height), layout="constrained")
             if titled:
-                figure.suptitle(self.title, fontsize=10, wrap=True)
+                # matplotlib reads a line that it may wrap as a formula, whatever the style says.
+                figure.suptitle(self.title, fontsize=10, wrap="$" not in self.title)
             self.draw(figure)
             paper = "white" if titled else "none"
-            figure.savefig(content, format=kind, dpi=200, facecolor=paper, metadata=_METADATA[kind])
+            figure.savefig(content, format=kind, dpi=self.dpi, facecolor=paper, metadata=_METADATA[kind])
         return content.getvalue()
 
     def write(self, file: Path) -> None:
@@ -105,29 +106,11 @@ def require_matplotlib() -> Any:
     return Figure
 
 
-@contextmanager
-def figure_file(file: Path, size: tuple[float, float], title: str, fontsize: float = 11) -> Iterator[Any]:
-    """A figure to draw on, written to a PNG or SVG file afterwards."""
-    check_figure_file(file)
-    figure = require_matplotlib()(figsize=size, layout="constrained")
-    yield figure
-    figure.suptitle(title, parse_math=False, fontsize=fontsize, wrap=True)
-    figure.savefig(file, dpi=150)
-
-
-def save_reproducibly(figure: Any, file: Path) -> None:
-    """Writes a figure so that the same one makes the same file."""
-    from matplotlib import rc_context
-
-    with rc_context({"svg.hashsalt": "prol"}):
-        figure.savefig(file, dpi=150, metadata=_METADATA[file.suffix[1:]])
-
-
 def line_style(number: int) -> dict[str, Any]:
     """Colour, line and marker of one among many lines."""
     return {
         "color": COLOURS[number % len(COLOURS)],
-        "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+        "linestyle": LINES[(number + number // len(COLOURS)) % len(LINES)],
         "marker": MARKERS[number % len(MARKERS)],
     }
 

@@ -1,8 +1,8 @@
-"""One run: its result as tables and as a plot, from the contents of its files alone."""
+"""One run, and one at several arrival rates: tables and a plot, from the contents of their files alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 
-from prol.report.plot import BLUE, ORANGE, draw_matrix, figure_file, whole_numbers
+from prol.report.plot import BLUE, ORANGE, Plot, draw_matrix, whole_numbers
 from prol.report.table import Table
 from prol.runfiles import Content
 
@@ -152,7 +152,8 @@ def _speed_line(timing: Content) -> str:
 def plot_run(config: Content, result: Content, file: Path) -> None:
     """Writes the accuracy history and the accuracy matrix of a finished run as PNG or SVG."""
     title, metrics = f"{config['method']} on {config['dataset']['name']}, seed {config['seed']}", result["metrics"]
-    with figure_file(file, (11, 4.2), title) as figure:
+
+    def draw(figure: Any) -> None:
         history, matrix = figure.subplots(1, 2)
         tasks = range(1, len(metrics["average_accuracy"]) + 1)
         for name, colour, style, label in (
@@ -162,7 +163,45 @@ def plot_run(config: Content, result: Content, file: Path) -> None:
             history.plot(tasks, metrics[name], style, color=colour, label=label)
         history.set(xlabel="after task", ylabel="accuracy, %", ylim=(0, 101), title=f"FAA {metrics['faa']:.2f} %")
         whole_numbers(history.xaxis)
-        history.grid(alpha=0.3)
         history.legend(loc="lower left")
         draw_matrix(figure, matrix, np.asarray(result["accuracy_matrix"], dtype=np.float64), colour_bar=True)
         matrix.set_title("accuracy matrix, %")
+
+    Plot(title, draw, 4.2, width=11).write(file)
+
+
+def rate_table(points: Sequence[Content]) -> RichTable:
+    """One row per rate of a `curve.json`."""
+    rows = [
+        [
+            "data wait" if point["rate"] is None else f"{point['rate']:g}",
+            f"{point['faa']:.2f}",
+            f"{point['caa']:.2f}",
+            f"{100 * point['missed_share']:.1f}",
+            *("-" if point[lag] is None else f"{1000 * point[lag]:.1f}" for lag in ("mean_lag", "most_lag")),
+        ]
+        for point in points
+    ]
+    titles = ("images/s arriving", "FAA, %", "CAA, %", "missed, %", "mean lag, ms", "most lag, ms")
+    return Table.of(titles, rows, "r" * len(titles)).rich()
+
+
+def plot_rates(points: Sequence[Content], title: str, file: Path) -> None:
+    """Accuracy and missed images against the arrival rate; the dotted line is the accuracy when data wait."""
+    timed = [point for point in points if point["rate"] is not None]
+    rates = [point["rate"] for point in timed]
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.plot(rates, [point["faa"] for point in timed], color=BLUE, marker="o", label="final accuracy")
+        missed = [100 * point["missed_share"] for point in timed]
+        axes.plot(rates, missed, color=ORANGE, marker="s", linestyle="--", label="images missed")
+        for point in points:
+            if point["rate"] is None:
+                axes.axhline(point["faa"], color=BLUE, linestyle=":", label="final accuracy when data wait")
+        axes.set(xscale="log", xlabel="arriving images per second", ylabel="%", ylim=(0, 101))
+        axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        axes.minorticks_off()
+        axes.legend(loc="best")
+
+    Plot(title, draw, 4.2, width=7).write(file)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from prol.report.comparison import Spread
-from prol.report.plot import BLUE, ORANGE, draw_band, line_style, require_matplotlib, save_reproducibly, whole_numbers
+from prol.report.plot import BLUE, ORANGE, Plot, draw_band, line_style, whole_numbers
 from prol.report.sheet import Pair, Sheet, SheetRow, SheetTable
 
-KINDS = ("png", "svg")
+Draw = Callable[[SheetTable, Any], None]
 
 
 def plot_sheet(sheet: Sheet, folder: Path) -> list[str]:
@@ -20,19 +21,18 @@ def plot_sheet(sheet: Sheet, folder: Path) -> list[str]:
     for table in sheet.tables:
         if table.figure is None or not any(pair.ours for row in table.rows for pair in row.pairs):
             continue
-        figure = _DRAWN[table.figure](table)
-        for kind in KINDS:
-            save_reproducibly(figure, folder / f"{table.name}.{kind}")
+        draw, size = _DRAWN[table.figure]
+        width, height = size(table)
+        plot = Plot(table.title, partial(draw, table), height, width)
+        for kind in ("png", "svg"):
+            plot.write(folder / f"{table.name}.{kind}")
         drawn.append(f"{table.name}.png")
     return drawn
 
 
-def _lines(table: SheetTable) -> Any:
+def _lines(table: SheetTable, figure: Any) -> None:
     """Ours left and the paper's right, over the same axes; the paper's is left out where it has nothing."""
-    panels = ["ours", "paper"] if table.has_paper else ["ours"]
-    figure = require_matplotlib()(
-        figsize=(5 * len(panels) + 2.5, max(4.2, 0.25 * len(table.rows) + 1)), layout="constrained"
-    )
+    panels = _panels(table)
     all_axes = figure.subplots(1, len(panels), sharey="%" in table.y_title, squeeze=False)[0]
     for axes, panel in zip(all_axes, panels, strict=True):
         numbered = dict(enumerate(table.rows))
@@ -41,11 +41,12 @@ def _lines(table: SheetTable) -> Any:
             _line(axes, table, row, panel, line_style(number), label=row.name if panel == "ours" else None)
         axes.set(xlabel=table.x_title, title="here" if panel == "ours" else "as printed in the paper")
         whole_numbers(axes.xaxis)
-        axes.grid(alpha=0.3)
     all_axes[0].set_ylabel(table.y_title)
-    figure.suptitle(table.title, parse_math=False, fontsize=11)
-    figure.legend(loc="outside right center", fontsize=8)
-    return figure
+    figure.legend(loc="outside right center")
+
+
+def _panels(table: SheetTable) -> list[str]:
+    return ["ours", "paper"] if table.has_paper else ["ours"]
 
 
 def _each_once(rows: dict[int, SheetRow]) -> dict[int, SheetRow]:
@@ -60,13 +61,12 @@ def _line(axes: Any, table: SheetTable, row: SheetRow, panel: str, style: dict[s
     known = [(x, value) for x, pair in zip(table.x, row.pairs, strict=False) if (value := _value(pair, panel))]
     if known or panel == "ours":
         x, values = [place for place, _ in known], [value for _, value in known]
-        axes.plot(x, [value.mean for value in values], label=label, markersize=4, **style)
+        axes.plot(x, [value.mean for value in values], label=label, **style)
         draw_band(axes, x, values, -inf, inf, color=style["color"], alpha=0.15)
 
 
-def _bars(table: SheetTable) -> Any:
+def _bars(table: SheetTable, figure: Any) -> None:
     """The first column's numbers, ours and the paper's, one pair of bars per row."""
-    figure = require_matplotlib()(figsize=(8, max(3.0, 0.42 * len(table.rows) + 1.2)), layout="constrained")
     axes = figure.subplots()
     places = range(len(table.rows))
     for panel, colour, shift, label in (("ours", BLUE, -0.2, "here"), ("paper", ORANGE, 0.2, "paper")):
@@ -84,15 +84,12 @@ def _bars(table: SheetTable) -> Any:
     axes.set_yticks(places, [row.name for row in table.rows])
     axes.invert_yaxis()
     axes.set_xlabel(f"{table.columns[0]}, {table.y_title}")
-    axes.grid(axis="x", alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.suptitle(table.title, parse_math=False, fontsize=11)
-    return figure
+    axes.grid(visible=False, axis="y")
+    axes.legend()
 
 
-def _fit(table: SheetTable) -> Any:
+def _fit(table: SheetTable, figure: Any) -> None:
     """Points and the straight line through them."""
-    figure = require_matplotlib()(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
     for number, row in enumerate(table.rows):
         style, fit = line_style(number), row.fit
@@ -105,10 +102,7 @@ def _fit(table: SheetTable) -> Any:
             ends = [0.0, max(x for x, _ in points)]
             axes.plot(ends, [fit.slope * x + fit.intercept for x in ends], color=style["color"], linewidth=1)
     axes.set(xlabel=table.x_title, ylabel=table.y_title, xlim=(0, None), ylim=(0, None))
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.suptitle(table.title, parse_math=False, fontsize=11)
-    return figure
+    axes.legend()
 
 
 def _value(pair: Pair, panel: str) -> Spread | None:
@@ -116,4 +110,9 @@ def _value(pair: Pair, panel: str) -> Spread | None:
     return pair.ours if panel == "ours" else None if pair.paper is None else Spread.of([pair.paper])
 
 
-_DRAWN: dict[str, Callable[[SheetTable], Any]] = {"lines": _lines, "bars": _bars, "fit": _fit}
+_DRAWN: dict[str, tuple[Draw, Callable[[SheetTable], tuple[float, float]]]] = {
+    "lines": (_lines, lambda table: (5 * len(_panels(table)) + 2.5, max(4.2, 0.25 * len(table.rows) + 1))),
+    "bars": (_bars, lambda table: (8, max(3.0, 0.42 * len(table.rows) + 1.2))),
+    "fit": (_fit, lambda _: (7.5, 4.6)),
+}
+"""How each kind of figure is drawn, and its width and height in inches."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from prol.report.comparison_plot import memory_plot
 from prol.report.comparison_table import RAN_BESIDE
 from prol.report.page import tables
-from prol.report.page.plots import anytime_curves, history_curves, matrix_plots, speed_plot, stream_note, stream_plot
+from prol.report.page.plots import anytime_curves, history_curves, matrix_plots, speed_plot
 from prol.report.page.sections import Section
 from prol.report.plot import Plot
+from prol.report.stream_plot import stream_note, stream_plot
 from prol.report.table import Table, printable, readable
 
 MATRICES_SHOWN = 3
@@ -44,7 +45,7 @@ def parts_of(section: Section) -> list[Part]:
             "stream",
             "The stream",
             [stream_note(section.first)],
-            [stream_plot(section)],
+            [stream_plot(section.first)],
             folded_tables=[tables.tasks(section)],
         ),
         Part("told", "Information given to each learner", tables=[tables.given(section)]),

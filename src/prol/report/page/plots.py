@@ -1,4 +1,4 @@
-"""The plots of a section: lines over the stream, accuracy matrices, speed, and the stream itself."""
+"""The plots of a section: lines over the stream, accuracy matrices, and speed."""
 
 from __future__ import annotations
 
@@ -14,29 +14,23 @@ from numpy.typing import NDArray
 
 from prol.report.comparison import Spread
 from prol.report.page.sections import Section
-from prol.report.page.tables import History, history_of, task_sizes
+from prol.report.page.tables import History, history_of
 from prol.report.plot import (
     BLUE,
     COLOURS,
-    INK,
     LINE,
-    MARKERS,
-    MOST_NUMBERED_TASKS,
     ORANGE,
     Plot,
     draw_band,
     draw_matrix,
     format_ticks,
+    line_style,
     short,
     whole_numbers,
 )
-from prol.report.stream_plot import draw_presence, height_of, name_classes
-from prol.report.table import printable
 from prol.runfiles import RunFiles
 
-_LINES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
 _LEGEND_WIDTH = 24
-_UNMIXED = ("disjoint", "imbalanced")
 _HISTORIES: tuple[tuple[str, str, str, History], ...] = (
     ("accuracy-after-each-task", "Average accuracy after each task", "accuracy, %", "average_accuracy"),
     ("forgetting-after-each-task", "Forgetting after each task", "forgetting, %", "forgetting_history"),
@@ -84,11 +78,10 @@ class Curves:
         for line in self.lines:
             if line not in group:
                 axes.plot(line.x, [value.mean for value in line.values], color=LINE, linewidth=0.9, zorder=1)
-        for line, colour, style, marker in zip(group, COLOURS, _LINES, MARKERS, strict=False):
-            means = [value.mean for value in line.values]
-            label = short(line.name, 48)
-            axes.plot(line.x, means, color=colour, linestyle=style, marker=marker, label=label, zorder=3)
-            draw_band(axes, line.x, line.values, color=colour, alpha=0.18, zorder=2)
+        for number, line in enumerate(group):
+            style, means = line_style(number), [value.mean for value in line.values]
+            axes.plot(line.x, means, label=short(line.name, 48), zorder=3, **style)
+            draw_band(axes, line.x, line.values, color=style["color"], alpha=0.18, zorder=2)
         axes.set(xlabel=self.x_label, ylabel=self.y_label)
         values = [value for line in self.lines for value in line.values]
         lowest, highest = (min(v.mean for v in values), max(v.mean + (v.deviation or 0.0) for v in values))
@@ -182,58 +175,4 @@ def speed_plot(section: Section) -> Plot | None:
         axes.set(xlabel="images per second while learning", xlim=(0, 1.18 * max(*speeds, 1e-9)))
 
     alt = f"Images per second while learning: {described}."
-    return Plot("speed", "Speed of learning", alt, draw, 1 + 0.2 * len(rows))
-
-
-def stream_plot(section: Section) -> Plot:
-    """When each class came, of the first run."""
-    run, seed = section.first, section.first.config["seed"]
-    tasks = run.result["task_classes"]
-    classes = [short(printable(name)) for task in tasks for name in task]
-    alt = f"When each of {len(classes)} classes came, seed {seed}: {len(tasks)} tasks, one after the other."
-
-    def draw(figure: Any) -> None:
-        axes = figure.subplots()
-        axes.grid(visible=False)
-        if run.presence is None:
-            _draw_tasks(axes, run)
-        else:
-            counts = np.array(run.presence, dtype=np.int64)
-            draw_presence(figure, axes, counts, int(counts.sum()))
-            for start in run.task_starts[1:]:
-                axes.axvline(start, color=INK, linewidth=0.5)
-            axes.set_xlabel("images so far")
-            format_ticks(axes.xaxis, lambda x: f"{x:,.0f}")
-        name_classes(axes, classes)
-        axes.set_ylabel("classes, by task")
-
-    return Plot("stream", f"The stream, seed {seed}", alt, draw, 0.75 * height_of(len(classes)))
-
-
-def _draw_tasks(axes: Any, run: RunFiles) -> None:
-    """One block per task, as wide as its images where they are known, and as high as its classes."""
-    groups = [len(task) for task in run.result["task_classes"]]
-    sizes = task_sizes(run)
-    widths = sizes or [1] * len(groups)
-    lefts, tops = (np.cumsum([0, *lengths[:-1]]) for lengths in (widths, groups))
-    axes.bar(lefts, groups, widths, bottom=tops, align="edge", color=BLUE, alpha=0.8)
-    for task, (left, top, width, group) in enumerate(zip(lefts, tops, widths, groups, strict=True), start=1):
-        if len(groups) <= MOST_NUMBERED_TASKS:
-            middle = (left + width / 2, top + group / 2)
-            axes.text(*middle, str(task), ha="center", va="center", color="#ffffff", fontsize=8)
-    axes.set(xlim=(0, sum(widths)), ylim=(sum(groups), 0))
-    axes.set_xlabel("images so far" if sizes else "tasks, all drawn alike")
-    format_ticks(axes.xaxis, lambda x: f"{x:,.0f}" if sizes else "")
-
-
-def stream_note(run: RunFiles) -> str:
-    """How exact the plot of the stream is."""
-    protocol = run.config["protocol"]["name"]
-    if run.presence is not None:
-        return "Counted from the stream itself."
-    if protocol in _UNMIXED:
-        return "Every class comes in its own task and nowhere else; its places within the task are not in these files."
-    return (
-        f"The task of each class is drawn. With {printable(protocol)} classes also come elsewhere; when exactly is not "
-        "in these files (stream.json is missing)."
-    )
+    return Plot("Speed of learning", draw, 1 + 0.2 * len(rows), name="speed", alt=alt)

@@ -10,6 +10,7 @@ from prol.report.comparison import Spread
 from prol.report.comparison_table import speed
 from prol.report.page.naming import shown
 from prol.report.page.sections import Section
+from prol.report.stream_plot import task_sizes
 from prol.report.table import NOT_KNOWN, Cell, Table, number, printable, size, spread, text, yes
 from prol.runfiles import STORED, RunFiles
 
@@ -116,12 +117,6 @@ def tasks(section: Section) -> Table:
     ]
     titles = ["task", "classes", "training images", "test images", "their names"]
     return Table(titles, rows, "lrrrl", f"Tasks, seed {section.first.config['seed']}", "tasks")
-
-
-def task_sizes(run: RunFiles) -> list[int] | None:
-    """How many images of each task the learner received, where the run recorded its times."""
-    recorded = run.timing["tasks"] if run.timing else []
-    return [task["train_images"] for task in recorded] if len(recorded) == run.config["protocol"]["tasks"] else None
 
 
 def given(section: Section) -> Table:
