@@ -67,8 +67,8 @@ def test_neither_chunks_nor_their_order_matter(tiny: ViT, variant: str, cuts: se
 def test_accumulated_ridge_is_joint_ridge(tiny: ViT, cuts: set[int], order: list[int]) -> None:
     learner = in_chunks(make(tiny, *METHODS["ranpac"]), [0, *sorted(cuts), 10], order)
     assert isinstance(learner, RanPAC)
-    joint = Totals.of(learner._embed(features(tiny, IMAGES)), torch.tensor(KINDS), 4)
-    torch.testing.assert_close(learner._solve().weight, ridge(joint, 0.5), rtol=0, atol=1e-8)
+    joint = Totals.of(learner.embed(features(tiny, IMAGES)), torch.tensor(KINDS), 4)
+    torch.testing.assert_close(learner.solve().weight, ridge(joint, 0.5), rtol=0, atol=1e-8)
 
 
 def features(vit: ViT, images: object) -> Tensor:

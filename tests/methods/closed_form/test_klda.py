@@ -73,5 +73,5 @@ def test_the_kernel_is_approximated(tiny: ViT) -> None:
     learner = prol.create("klda", tiny, features=20_000, gamma=0.02)
     assert isinstance(learner, KLDA)
     h = torch.randn(6, tiny.width, generator=torch.Generator().manual_seed(0)).double()
-    z = learner._embed(h, 0)
+    z = learner.embed(h, 0)
     torch.testing.assert_close(z @ z.T, (-0.02 * torch.cdist(h, h).square()).exp(), rtol=0, atol=0.05)

@@ -50,11 +50,11 @@ def test_it_knows_the_classes_of_both_tasks(tiny: ViT, options: dict[str, Any]) 
 
 def test_the_ridge_is_chosen_from_what_is_held_out(tiny: ViT) -> None:
     learner = teach(make(tiny))
-    fit, held = learner.recollection.totals(1, learner._embed)
+    fit, held = learner.recollection.totals(1, learner.embed)
     assert held is not None
     chosen = choose_ridge(fit, held)
     assert chosen != mean_square(fit)
-    torch.testing.assert_close(learner._solve().weight, ridge(fit + held, chosen))
+    torch.testing.assert_close(learner.solve().weight, ridge(fit + held, chosen))
 
 
 @pytest.mark.parametrize("memory", ["statistics", "all", "none", 1])
@@ -63,7 +63,7 @@ def test_the_first_task_chooses_the_ridge_for_good(tiny: ViT, memory: Any, monke
     learner = make(tiny, memory=memory)
     learner.boundary([0, 1, 2])
     learner.learn(pictures([0, 1, 2] * 10), [0, 1, 2, 1, 2] * 6)  # labels that are partly wrong want a penalty
-    fit, held = learner.recollection.totals(0, learner._embed)
+    fit, held = learner.recollection.totals(0, learner.embed)
     assert held is not None
     chosen = choose_ridge(fit, held)
     learner.boundary([3, 4])
@@ -71,9 +71,9 @@ def test_the_first_task_chooses_the_ridge_for_good(tiny: ViT, memory: Any, monke
     for kinds in ([3, 4, 3, 4, 3, 4], [4, 3, 4, 3, 4, 4]):
         learner.learn(pictures(kinds), kinds)
         assert learner.strength == pytest.approx(chosen)
-    whole, held = learner.recollection.totals(1, learner._embed)
+    whole, held = learner.recollection.totals(1, learner.embed)
     assert held is None
-    torch.testing.assert_close(learner._solve().weight, ridge(whole, chosen))
+    torch.testing.assert_close(learner.solve().weight, ridge(whole, chosen))
     twin = learner.clone()
     assert torch.equal(twin.predict(TEST), learner.predict(TEST))
 
@@ -85,8 +85,8 @@ def test_a_first_task_of_few_samples_chooses_nothing(tiny: ViT) -> None:
 def test_before_a_fifth_sample_the_ridge_is_the_default(tiny: ViT) -> None:
     learner = make(tiny)
     learner.learn(pictures([0, 1, 0, 1]), [0, 1, 0, 1])
-    fit, _ = learner.recollection.totals(0, learner._embed)
-    torch.testing.assert_close(learner._solve().weight, ridge(fit, mean_square(fit)))
+    fit, _ = learner.recollection.totals(0, learner.embed)
+    torch.testing.assert_close(learner.solve().weight, ridge(fit, mean_square(fit)))
 
 
 def test_a_given_ridge_stores_nothing_to_choose_by(tiny: ViT) -> None:
