@@ -163,6 +163,7 @@ def test_openapi_lists_all_routes(client: httpx.Client) -> None:
         ("delete", "/classes/{name}"),
         ("patch", "/classes/{name}"),
         ("post", "/classes/{name}/merge"),
+        ("post", "/undo"),
         ("get", "/status"),
         ("get", "/metrics"),
         ("get", "/healthz"),
