@@ -106,3 +106,23 @@ def dense_familiarity(x: Floats, rows: Sequence[int], probes: Floats, levels: Se
     nearest = np.stack([square(away - mean, within) for mean in means], axis=1).min(1)
     found: Floats = cosines.max(1) * (width / d2) ** 0.25 + 6 * (d02 - nearest) / np.sqrt(d2 * width)
     return found
+
+
+def blended(
+    gauss: tuple[Floats, Floats], own: Floats, rows: Sequence[int], probes: Floats, handful: float = 20.0
+) -> Floats:
+    """Scores of the Gaussian at probes and at class means, with the cosine to class means of the `own` features."""
+    classes = sorted(set(rows))
+    means = np.stack([own[np.array(rows) == one].mean(0) for one in classes])
+
+    def cosines(x: Floats) -> Floats:
+        lengths = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(means, axis=1)
+        return np.asarray(x @ means.T / lengths)
+
+    def gap(scores: Floats) -> float:
+        others = ~np.eye(len(scores), dtype=bool)
+        return float(scores.diagonal().mean() - scores[others].mean())
+
+    scores, at_means = gauss
+    weight = 1 / (1 + (len(rows) / handful) ** 2)
+    return np.asarray((1 - weight) * scores + weight * cosines(probes) * gap(at_means) / gap(cosines(means)))

@@ -15,7 +15,7 @@ from torch import Tensor
 from methods.prol_plus.small_prol_plus import dense_familiarity, dense_scores, prior
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import lda
-from prol.methods.prol_plus.gaussian import DOUBLE, Familiarity, Gaussian, prior_temperature, prior_variances
+from prol.methods.prol_plus.gaussian import DOUBLE, Blend, Familiarity, Gaussian, prior_temperature, prior_variances
 
 LEVELS = [0, 0, 0, 1, 1, 2, 2, 3]
 
@@ -193,3 +193,14 @@ def test_the_temperature_falls_with_samples_and_with_classes() -> None:
         assert all(later < earlier for earlier, later in itertools.pairwise(values))
     assert by_samples[-1] == pytest.approx(0.8, abs=1e-3)
     assert prior_temperature(torch.zeros(3)) == prior_temperature(torch.ones(1)) == pytest.approx(13.8)
+
+
+@pytest.mark.parametrize("rows", [[0], [0, 0, 0], [0, 1, 2]], ids=["one image", "one class", "copies"])
+def test_without_two_directions_the_cosine_takes_no_part(rows: list[int]) -> None:
+    x = np.ones((len(rows), 8))
+    sums = totals(x, rows, max(rows) + 1)
+    head, means = Gaussian.of(sums, levels_of(x), 300.0).head(), torch.from_numpy(x[: max(rows) + 1])
+    blend = Blend.of(head, means, means[:, :3], float(len(rows)))
+    found = blend.scores(torch.ones(2, 8), torch.ones(2, 3))
+    assert blend.weight == 0
+    torch.testing.assert_close(found, head.scores(torch.ones(2, 8)))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import prol
 from methods.prol_plus.small_prol_plus import (
+    blended,
     blocks_of,
     dense_familiarity,
     dense_scores,
@@ -91,16 +92,41 @@ def test_scores_and_familiarity_are_those_of_all_samples_at_once(
     blocks, pooled = options.get("blocks", 1), options.get("pooled", True)
     groups = [2 * tiny.width] * blocks + [tiny.width] * pooled
     scale = Scale.of(blocks_of(tiny, images[:20], blocks, pooled), groups)
-    phi, probes = (embedded(learner, blocks_of(tiny, some, blocks, pooled), scale) for some in (images, TEST))
+    plain = [blocks_of(tiny, some, blocks, pooled) for some in (images, TEST)]
+    phi, probes = (embedded(learner, some, scale) for some in plain)
+    own, own_probes = (some[:, -groups[-1] :].double().numpy() for some in plain)
+    means = np.stack([phi[np.array(KINDS) == kind].mean(0) for kind in range(4)])
     levels = levels_of(tiny, blocks, pooled, options.get("features", 20))
     assert learner.levels.tolist() == levels
     k = options.get("prior_samples", 300)
     scores, familiarity = learner.predict_with_familiarity(TEST)
-    expected = torch.from_numpy(dense_scores(phi, KINDS, probes, levels, k))
+    gauss = dense_scores(phi, KINDS, probes, levels, k), dense_scores(phi, KINDS, means, levels, k)
+    expected = torch.from_numpy(blended(gauss, own, KINDS, own_probes))
     torch.testing.assert_close(scores.double(), expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
     assert familiarity is not None
     wanted = torch.from_numpy(dense_familiarity(phi, KINDS, probes, levels, k))
     torch.testing.assert_close(familiarity.double(), wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_with_one_image_per_class_predictions_are_nearly_those_of_nearest_class_mean(tiny: ViT) -> None:
+    images, labels = pictures([0, 1, 2]), [0, 1, 2]
+    learner, plain = make(tiny, adapt_steps=0), prol.create("ncm", tiny)
+    for one in (learner, plain):
+        one.learn(images, labels)
+    scores, cosines = (one.predict(TEST).double() for one in (learner, plain))
+    centred, plainly = (found - found.mean(1, keepdim=True) for found in (scores, cosines))
+    assert float(torch.cosine_similarity(centred.flatten(), plainly.flatten(), dim=0)) > 0.97
+
+
+def test_from_200_images_on_the_scores_are_those_of_the_gaussian_alone(tiny: ViT) -> None:
+    learner = make(tiny, adapt_steps=0)
+    kinds = [number % 4 for number in range(100)]
+    for seed in (0, 1):
+        learner.learn(pictures(kinds, seed=seed), kinds)
+    encoded = blocks_of(tiny, TEST, 1).float()
+    assert learner.scale is not None
+    alone = learner._head().scores(learner._embed(learner.scale.apply(encoded)))
+    torch.testing.assert_close(learner.predict(TEST), alone, rtol=1e-4, atol=1e-4)
 
 
 def test_the_random_layer_is_normal_over_the_root_of_its_inputs(tiny: ViT) -> None:

@@ -10,6 +10,9 @@ f = N - C degrees of freedom, k prior samples and the prior variances p = v 2^(l
 So features of earlier blocks count less until enough samples say how they vary. Nothing is chosen on the data that a
 few samples could mislead. With μ the mean of all class means and m that of a class less μ, the class scores
 (x - μ)ᵀΣ⁻¹m / √(mᵀΣ⁻¹m): all means have the same length, so a class whose mean is mostly noise does not seem far away.
+
+A handful of samples says little about μ and Σ. There the score is a mean of this one and of the cosine of the network's
+own feature to that of the class, brought to one scale, with weight 1 / (1 + (N / `HANDFUL`)²) for the cosine.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from prol.methods.closed_form.moments import Totals
@@ -27,10 +31,14 @@ DEPTH_SAMPLES = 1000.0
 """Degrees of freedom at which the prior of an earlier block has lost half of its logarithm."""
 FEW = 5
 """Samples that the mean variance of all features counts for in that of each."""
+LEAST_MARGIN = 1e-6
+"""Least margin of the cosine among class means: below it, they have the same direction."""
 LEAST_SQUARE = 1e-6
 """Least squared length of a mean: below it, classes are the same."""
 DOUBLE = 5000
 """Samples from which matrices are factored in float64: their largest eigenvalue grows with the samples."""
+HANDFUL = 20.0
+"""Samples at which the cosine to class means counts as much as the Gaussian, from ten times as many on nothing."""
 NEARNESS = 6.0
 """Weight of the distance to the nearest class beside the angle to it, in the familiarity of an image."""
 
@@ -84,6 +92,50 @@ class Gaussian:
     def head(self) -> SolvedHead:
         weight = self.solved * self.lengths.rsqrt().unsqueeze(1)
         return SolvedHead(weight.float(), -(weight @ self.centre).float(), self.seen)
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The Gaussian's `head`, blended with the cosine to `directions` `[C, P]` of the network's own feature."""
+
+    head: SolvedHead
+    directions: Tensor
+    """Class means of unit length, times the weight of the cosine and its scale."""
+    weight: float
+    """Weight of the cosine."""
+
+    @classmethod
+    def of(cls, head: SolvedHead, means: Tensor, own: Tensor, samples: float) -> Blend:
+        """After so many samples: class `means` `[C, M]` of all features and `own` `[C, P]` of the network's own."""
+        weight, seen = cosine_weight(samples), head.seen
+        directions = F.normalize(own.float(), dim=1)
+        unit = margin(directions[seen] @ directions[seen].T) if weight else 0.0
+        if unit < LEAST_MARGIN:
+            return cls(head, directions, 0.0)
+        scale = margin(head.scores(means[seen])[:, seen]) / unit
+        return cls(head, directions * (weight * scale), weight)
+
+    def scores(self, features: Tensor, own: Tensor) -> Tensor:
+        """`[B, C]` from features `[B, M]` and the network's own feature `[B, P]`."""
+        scores = self.head.scores(features)
+        if not self.weight:
+            return scores
+        return (1 - self.weight) * scores + F.normalize(own.float(), dim=1) @ self.directions.T
+
+
+def cosine_weight(samples: float) -> float:
+    """Weight of the cosine after so many samples.
+
+    >>> [cosine_weight(samples) for samples in (0, 20, 60, 200)]
+    [1.0, 0.5, 0.1, 0.0]
+    """
+    return 1 / (1 + (samples / HANDFUL) ** 2) if samples < 10 * HANDFUL else 0.0
+
+
+def margin(scores: Tensor) -> float:
+    """How much higher a class scores its own mean than the means of others do on average, for scores `[C, C]`."""
+    own, count = float(scores.diagonal().sum()), len(scores)
+    return own / count - (float(scores.sum()) - own) / (count * (count - 1)) if count > 1 else 0.0
 
 
 @dataclass(frozen=True)

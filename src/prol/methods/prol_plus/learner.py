@@ -16,9 +16,9 @@ from prol.learner import Learner, TaskClock
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable, usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
-from prol.methods.closed_form.solvers import SolvedHead
+from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, prior_temperature
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, prior_temperature
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
 
@@ -184,8 +184,8 @@ class PROLPlus(Learner):
     def score(self, encoded: Tensor) -> Tensor:
         if self.scale is None:
             return torch.full((len(encoded), len(self.classes)), -torch.inf, device=self.backbone.device)
-        linear = self.scale.apply(encoded)
-        return self.latest(self._head).scores(self._embed(linear))
+        features = self._embed(self.scale.apply(encoded))
+        return self.latest(self._classifier).scores(features, encoded[:, self.widths.own])
 
     def prior_temperature(self) -> float:
         return prior_temperature(self.moments.counts.rows)
@@ -203,6 +203,12 @@ class PROLPlus(Learner):
         if not bool(counts.any()):  # all that was learnt is removed: rounding is left of it
             return SolvedHead(self.moments.sums.rows.new_zeros(len(counts), self.widths.all), None, counts > 0)
         return self.latest(self._gaussian).head()
+
+    def _classifier(self) -> Blend:
+        assert self.scale is not None
+        means, part = class_means(self.moments.sums.rows, self.moments.counts.rows), self.widths.own
+        own = means[:, part] / self.scale.inverse[part] + self.scale.mean[part]
+        return Blend.of(self.latest(self._head), means, own, float(self.moments.counts.rows.sum()))
 
     def _familiarity(self) -> Familiarity:
         gaussian, totals = self.latest(self._gaussian), self.moments.totals()

@@ -74,6 +74,11 @@ class Widths:
         return sum(self.groups)
 
     @property
+    def own(self) -> slice:
+        """Where the network's own feature is; without it, the last tap."""
+        return slice(self.linear - self.groups[-1], self.linear)
+
+    @property
     def all(self) -> int:
         return self.linear + self.random
 
