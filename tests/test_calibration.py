@@ -31,7 +31,8 @@ def noisy_scores(count: int, classes: int, sharpness: float, seed: int = 0) -> t
 def test_the_temperature_is_that_of_least_log_loss(sharpness: float, prior: float | None) -> None:
     calibration = Calibration(State())
     scores, rows = noisy_scores(4000, 5, sharpness)
-    calibration.learnt(4000, observe(scores, rows, torch.ones(4000, dtype=torch.bool), prior, None))
+    units = None if prior is None else torch.full((5,), prior)
+    calibration.learnt(4000, observe(scores, rows, torch.ones(4000, dtype=torch.bool), units, None))
     found = float(calibration.temperature(prior, scores)[0])
     assert found == pytest.approx(sharpness, rel=0.05)
     direct = min((float(F.cross_entropy(scores / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[1]
@@ -48,16 +49,28 @@ def test_classes_that_are_not_known_or_not_learnt_take_no_part() -> None:
     scores, rows = noisy_scores(50, 4, 1.0)
     known = torch.ones(50, dtype=torch.bool)
     extended = torch.cat([scores, torch.full((50, 1), -torch.inf)], dim=1)
-    alone, beside = (observe(some, rows, known, 1.0, None) for some in (scores, extended))
+    alone, beside = (observe(some, rows, known, torch.ones(some.shape[1]), None) for some in (scores, extended))
     assert alone is not None
     assert beside is not None
     assert alone.losses == pytest.approx(beside.losses)
     half = torch.arange(50) < 25
-    some = observe(scores, torch.where(half, rows, -1), half, 1.0, None)
+    some = observe(scores, torch.where(half, rows, -1), half, torch.ones(4), None)
     assert some is not None
     assert some.count == 25
-    assert observe(scores, rows, torch.zeros(50, dtype=torch.bool), 1.0, None) is None
-    assert observe(scores[:, :1], torch.zeros(50, dtype=torch.long), known, 1.0, None) is None
+    assert observe(scores, rows, torch.zeros(50, dtype=torch.bool), torch.ones(4), None) is None
+    assert observe(scores[:, :1], torch.zeros(50, dtype=torch.long), known, torch.ones(1), None) is None
+
+
+def test_each_image_is_measured_by_the_temperature_of_its_class() -> None:
+    """Where the scores of one class's images have another scale, its prior temperature takes that out."""
+    scores, rows = noisy_scores(4000, 4, 1.0)
+    scaled = torch.where((rows == 1).unsqueeze(1), 5 * scores, scores)
+    known = torch.ones(4000, dtype=torch.bool)
+    plain = observe(scores, rows, known, torch.ones(4), None)
+    found = observe(scaled, rows, known, torch.tensor([1.0, 5.0, 1.0, 1.0]), None)
+    assert plain is not None
+    assert found is not None
+    assert found.losses == pytest.approx(plain.losses)
 
 
 def test_a_class_of_which_nothing_was_learnt_has_no_probability() -> None:
@@ -161,7 +174,7 @@ def test_a_share_of_known_images_is_called_unknown_and_others_always() -> None:
     usual, calibration = torch.randn(2000, generator=random) * 3 + 5, Calibration(State())
     scores, rows = noisy_scores(2000, 3, 1.0)
     assert calibration.unknown(usual) is None
-    calibration.learnt(2000, observe(scores, rows, torch.ones(2000, dtype=torch.bool), 1.0, usual))
+    calibration.learnt(2000, observe(scores, rows, torch.ones(2000, dtype=torch.bool), torch.ones(3), usual))
     found = calibration.unknown(torch.cat([usual, torch.tensor([-20.0])]))
     assert found is not None
     assert float((found[:-1] > 0.95).float().mean()) == pytest.approx(0.05, abs=0.015)

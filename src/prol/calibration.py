@@ -21,9 +21,11 @@ FACTORS = tuple(2 ** (third / 3) for third in range(-15, 16))
 """Temperatures to choose from, in units of the prior one."""
 GROWTH = 1.35
 """A chunk is predicted before it is learnt whenever the images have become so many times as many."""
-REMEMBERED = 0.95
-"""Weight of earlier predictions when new ones are added: the learner has changed since."""
-PRIOR_DEVIATION = 0.2
+REMEMBERED = 0.7
+"""Weight of earlier losses when new ones are added: the learner has changed since."""
+FAMILIARITY_REMEMBERED = 0.95
+"""The same for familiarity, whose deviation takes more images to know."""
+PRIOR_DEVIATION = 0.25
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
@@ -53,11 +55,11 @@ class Calibration:
     def __init__(self, state: State) -> None:
         self.losses = [0.0] * len(FACTORS)
         self.count, self.spread, self.images, self.next = 0.0, 0.0, 0, 1
-        self.familiarity, self.familiarity_squares = 0.0, 0.0
+        self.familiarity, self.familiarity_squares, self.familiarity_count = 0.0, 0.0, 0.0
         for place, factor in enumerate(FACTORS):
             read, load = partial(self.losses.__getitem__, place), partial(self.losses.__setitem__, place)
             state.value(f"losses/{factor:.3g}", read=read, load=load, merge="sum", later=True)
-        for name in ("count", "spread", "images", "familiarity", "familiarity_squares"):
+        for name in ("count", "spread", "images", "familiarity", "familiarity_squares", "familiarity_count"):
             state.value(name, self, merge="sum", later=True)
         state.value("next", self, later=True)
 
@@ -76,19 +78,21 @@ class Calibration:
             self.losses[place] = REMEMBERED * self.losses[place] + loss
         self.count = REMEMBERED * self.count + observed.count
         self.spread = REMEMBERED * self.spread + observed.spread
-        values, squares = observed.familiarity or (0.0, 0.0)
-        self.familiarity = REMEMBERED * self.familiarity + values
-        self.familiarity_squares = REMEMBERED * self.familiarity_squares + squares
+        if observed.familiarity is not None:
+            values, squares = observed.familiarity
+            self.familiarity = FAMILIARITY_REMEMBERED * self.familiarity + values
+            self.familiarity_squares = FAMILIARITY_REMEMBERED * self.familiarity_squares + squares
+            self.familiarity_count = FAMILIARITY_REMEMBERED * self.familiarity_count + observed.count
 
     def unknown(self, familiarity: Tensor) -> Tensor | None:
         """The share of images of known classes that are more familiar, `[N]`; None until enough were observed.
 
         It takes their familiarity to be normally distributed.
         """
-        if self.count < ENOUGH or not self.familiarity_squares:
+        if self.familiarity_count < ENOUGH:
             return None
-        mean = self.familiarity / self.count
-        deviation = math.sqrt(max(self.familiarity_squares / self.count - mean**2, 1e-12))
+        mean = self.familiarity / self.familiarity_count
+        deviation = math.sqrt(max(self.familiarity_squares / self.familiarity_count - mean**2, 1e-12))
         share: Tensor = torch.special.ndtr((mean - familiarity.double()) / deviation)
         return share.float()
 
@@ -117,10 +121,12 @@ class Calibration:
 
 
 def observe(
-    scores: Tensor, rows: Tensor, known: Tensor, prior: float | None, familiarity: Tensor | None
+    scores: Tensor, rows: Tensor, known: Tensor, prior: Tensor | None, familiarity: Tensor | None
 ) -> Observation | None:
     """What predictions before learning show: scores `[N, C]` for images of class rows `[N]`, where `known` `[N]`.
 
+    The unit of an image's temperature is that of its class in `prior` `[C]`, or the mean spread of scores: a class that
+    has few samples yet says nothing about how certain others are.
     None where they show nothing: no image of a class that could be predicted, or fewer than two such classes.
     """
     scores = scores.double()
@@ -133,8 +139,9 @@ def observe(
     if not len(some):
         return None
     spread = _spread(some)
-    unit = prior or float(spread.mean())
-    losses = [float(F.cross_entropy(some / (unit * factor), right, reduction="sum")) for factor in FACTORS]
+    unit = spread.mean().expand(len(some)) if prior is None else prior.to(some)[rows[fair]]
+    scaled = some / unit.unsqueeze(1)
+    losses = [float(F.cross_entropy(scaled / factor, right, reduction="sum")) for factor in FACTORS]
     sums = None
     if familiarity is not None:
         usual = familiarity[fair].double()

@@ -152,7 +152,7 @@ class Learner(Predictor):
         self.flush()  # an error of an earlier update is no error of this prediction
         try:
             scores, familiarity = self.predict_with_familiarity(pixels)
-            return observe(scores, rows, rows >= 0, self.prior_temperature(), familiarity)
+            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity)
         except (ValueError, RuntimeError):
             return None
 

@@ -177,9 +177,17 @@ class Predictor(Model):
             return scores.double()
         return probabilities(scores, self.calibration.temperature(self.prior_temperature(), scores))
 
-    def prior_temperature(self) -> float | None:
-        """What scores are divided by before predictions were compared with labels; None for their own spread."""
+    def prior_temperatures(self) -> Tensor | None:
+        """What scores for images of each class are divided by, `[C]`, before predictions were compared with labels.
+
+        0 for a class of which nothing was learnt; None for the spread of the scores.
+        """
         return None
+
+    def prior_temperature(self) -> float | None:
+        """The same for an image of which the class is not known: the mean over classes that were learnt."""
+        found = self.prior_temperatures()
+        return None if found is None else float(found[found > 0].mean()) if bool(found.any()) else 1.0
 
     @torch.no_grad()
     def encode_images(self, images: Any) -> Tensor:

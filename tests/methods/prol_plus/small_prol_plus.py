@@ -65,13 +65,15 @@ def prior(x: Floats, freedom: int, levels: Sequence[int]) -> Floats:
     """Prior variances: those of all samples, to which their mean is added as 5 samples more, by levels."""
     variances = x.var(axis=0)
     variances = (len(x) * variances + 5 * variances.mean()) / (len(x) + 5)
-    found: Floats = variances * 2.0 ** (np.array(levels) * 1000 / (freedom + 1000))
+    found: Floats = variances * 1.75 ** (np.array(levels) * 1000 / (freedom + 1000))
     return found
 
 
 def covariance(x: Floats, about: Floats, freedom: int, levels: Sequence[int], k: float) -> Floats:
-    """That of samples about means, with a prior of k samples."""
-    found: Floats = ((x - about).T @ (x - about) + k * np.diag(prior(x, freedom, levels))) / (freedom + k)
+    """That of samples about means, with a prior of k samples and that of all samples as t."""
+    t, spread = 100 / (1 + freedom / 10), np.cov(x.T, bias=True)
+    scatter = (x - about).T @ (x - about) + k * np.diag(prior(x, freedom, levels)) + t * spread
+    found: Floats = scatter / (freedom + k + t)
     return found
 
 

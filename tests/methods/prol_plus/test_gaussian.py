@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from methods.prol_plus.small_prol_plus import dense_familiarity, dense_scores, prior
+from methods.prol_plus.small_prol_plus import dense, dense_familiarity, dense_scores
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import lda
-from prol.methods.prol_plus.gaussian import DOUBLE, Blend, Familiarity, Gaussian, prior_temperature, prior_variances
+from prol.methods.prol_plus.gaussian import DOUBLE, Blend, Familiarity, Gaussian, prior_temperatures, prior_variances
 
 LEVELS = [0, 0, 0, 1, 1, 2, 2, 3]
 
@@ -91,20 +91,16 @@ def test_all_class_means_have_one_length() -> None:
 
 def metric(x: NDArray[np.float64], rows: list[int], k: float = 300.0) -> Tensor:
     """Σ"""
-    x, of = torch.from_numpy(x), torch.tensor(rows)
-    means = torch.stack([x[of == row].mean(0) for row in range(3)])
-    scatter = (x - means[of]).T @ (x - means[of])
-    p = torch.from_numpy(prior(x.numpy(), len(rows) - 3, LEVELS))
-    return (scatter + k * p.diag()) / (len(rows) - 3 + k)
+    return torch.from_numpy(dense(x, rows, LEVELS, k)[0])
 
 
 @pytest.mark.parametrize(("count", "power"), [(3, 1.0), (1003, 0.5), (3003, 0.25)])
-def test_a_level_doubles_the_prior_until_samples_say_how_a_feature_varies(count: int, power: float) -> None:
-    """By 2^(l D / (f + D)) with D = 1000."""
+def test_a_level_raises_the_prior_until_samples_say_how_a_feature_varies(count: int, power: float) -> None:
+    """By 1.75^(l D / (f + D)) with D = 1000."""
     x, rows = features(count, 0)
     of_levels = prior_variances(totals(x, rows), levels_of(x))
     plain = prior_variances(totals(x, rows), torch.zeros(8))
-    expected = torch.tensor([2 ** (level * power) for level in LEVELS]).double()
+    expected = torch.tensor([1.75 ** (level * power) for level in LEVELS]).double()
     torch.testing.assert_close(of_levels / plain, expected)
 
 
@@ -183,16 +179,22 @@ def test_with_fewer_samples_than_features_it_does_not_collapse(seed: int, sample
         assert accuracy(probes @ weight.T + bias) < nearest_mean - 20
 
 
-def test_the_temperature_falls_with_samples_and_with_classes() -> None:
-    """0.8 + 2.6 n^(-3/4) (1 + 4 / C)."""
-    assert prior_temperature(torch.full((4,), 16.0)) == pytest.approx(0.8 + 2.6 / 8 * 2)
-    assert prior_temperature(torch.tensor([16.0] * 4 + [0.0] * 9)) == prior_temperature(torch.full((4,), 16.0))
-    by_samples = [prior_temperature(torch.full((10,), n)) for n in (1.0, 2.0, 5.0, 50.0, 1e6)]
-    by_classes = [prior_temperature(torch.full((classes,), 5.0)) for classes in (1, 2, 20, 200)]
-    for values in (by_samples, by_classes):
-        assert all(later < earlier for earlier, later in itertools.pairwise(values))
-    assert by_samples[-1] == pytest.approx(0.8, abs=1e-3)
-    assert prior_temperature(torch.zeros(3)) == prior_temperature(torch.ones(1)) == pytest.approx(13.8)
+def test_the_prior_temperature_is_that_of_the_formula() -> None:
+    """(0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28), by the samples of each class; 0 without any."""
+    found = prior_temperatures(torch.tensor([16.0, 0.0, 2.0, 10.0]))
+    expected = [(0.6 + 2 * n**-0.35 * (1 + 1.6 / 3)) * 28 / 56 if n else 0.0 for n in (16, 0, 2, 10)]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    assert not prior_temperatures(torch.zeros(3)).any()
+
+
+def test_while_each_class_has_one_sample_what_all_have_in_common_counts_less() -> None:
+    """Without degrees of freedom only the covariance of all samples says which directions tell nothing."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(40, 8)) + 3 * random.normal(size=(40, 1))  # all features move together
+    weight = Gaussian.of(totals(x, list(range(40)), 40), torch.zeros(8), 300.0).head().weight.double().numpy()
+    along, diagonal = np.abs(weight.sum(1)).mean(), np.linalg.norm(weight, axis=1).mean()
+    plain = x - x.mean(0)  # without that covariance the metric is the same for all features: means are the weights
+    assert along / diagonal < 0.8 * np.abs(plain.sum(1)).mean() / np.linalg.norm(plain, axis=1).mean()
 
 
 @pytest.mark.parametrize("rows", [[0], [0, 0, 0], [0, 1, 2]], ids=["one image", "one class", "copies"])

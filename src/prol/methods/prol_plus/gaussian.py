@@ -3,13 +3,15 @@
 S is the scatter within classes of N samples of C classes, v the variance of each feature over all samples, to which
 the mean variance of all features is added as `FEW` samples more, and l the level of each feature: 0 for the network's
 own feature, then one more with each block away from it, random features furthest. With
-f = N - C degrees of freedom, k prior samples and the prior variances p = v 2^(l D / (f + D)), D = `DEPTH_SAMPLES`,
+f = N - C degrees of freedom, k prior samples and the prior variances p = v g^(l D / (f + D)), g = `LEVEL_GROWTH` and
+D = `DEPTH_SAMPLES`, and T the scatter of all samples about their mean, which counts as t = 100 / (1 + f / 10) samples,
 
-    Σ = (S + k diag p) / (f + k).
+    Σ = (S + k diag p + t T / N) / (f + k + t).
 
-So features of earlier blocks count less until enough samples say how they vary. Nothing is chosen on the data that a
-few samples could mislead. With μ the mean of all class means and m that of a class less μ, the class scores
-(x - μ)ᵀΣ⁻¹m / √(mᵀΣ⁻¹m): all means have the same length, so a class whose mean is mostly noise does not seem far away.
+So features of earlier blocks count less until enough samples say how they vary, and what all samples have in common
+counts less even while there is one of each class. Nothing is chosen on the data that a few samples could mislead. With
+μ the mean of all class means and m that of a class less μ, the class scores (x - μ)ᵀΣ⁻¹m / √(mᵀΣ⁻¹m): all means have
+the same length, so a class whose mean is mostly noise does not seem far away.
 
 A handful of samples says little about μ and Σ. There the score is a mean of this one and of the cosine of the network's
 own feature to that of the class, brought to one scale, with weight 1 / (1 + (N / `HANDFUL`)²) for the cosine.
@@ -27,8 +29,14 @@ from torch import Tensor
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import NEGLIGIBLE, SolvedHead, class_means, factor
 
+LEVEL_GROWTH = 1.75
+"""Factor of the prior variance from one level to the next, before there are degrees of freedom."""
 DEPTH_SAMPLES = 1000.0
 """Degrees of freedom at which the prior of an earlier block has lost half of its logarithm."""
+OVERALL_SAMPLES = 100.0
+"""Samples that the covariance of all samples counts for before there are degrees of freedom."""
+OVERALL_FREEDOM = 10.0
+"""Degrees of freedom at which it counts for half as many."""
 FEW = 5
 """Samples that the mean variance of all features counts for in that of each."""
 LEAST_MARGIN = 1e-6
@@ -52,15 +60,20 @@ class Metric:
     weight: float
 
     @classmethod
-    def of(cls, totals: Totals, scatter: Tensor, levels: Tensor, freedom: float, samples: float) -> Metric:
-        """From a scatter `[M, M]` of these samples, which is overwritten, with a prior of so many samples."""
+    def of(
+        cls, totals: Totals, scatter: Tensor, levels: Tensor, freedom: float, samples: float, overall: float = 0.0
+    ) -> Metric:
+        """From a scatter `[M, M]`, which is overwritten, with a prior of so many samples.
+
+        The scatter has so many degrees of `freedom`, and `overall` more of what all samples have in common.
+        """
         deviation = (samples * prior_variances(totals, levels)).sqrt()
         largest = float((totals.gram.diagonal() / deviation.square()).max())
         scatter.div_(deviation).div_(deviation.unsqueeze(1))
         scatter.diagonal().add_(1)
         if freedom < DOUBLE:
             scatter = scatter.float()
-        return cls(factor(scatter, largest), deviation.to(scatter), freedom + samples)
+        return cls(factor(scatter, largest), deviation.to(scatter), freedom + samples + overall)
 
     def solve(self, x: Tensor) -> Tensor:
         """Σ⁻¹x for each row of `[R, M]`."""
@@ -82,8 +95,13 @@ class Gaussian:
     def of(cls, totals: Totals, levels: Tensor, samples: float) -> Gaussian:
         seen, means = totals.counts > 0, class_means(totals.sums, totals.counts)
         freedom = float(totals.counts.sum() - seen.sum())
-        scatter = torch.addmm(totals.gram, means.T, totals.counts.unsqueeze(1) * means, alpha=-1)
-        metric = Metric.of(totals, scatter, levels, freedom, samples)
+        count = totals.counts.sum()
+        overall = overall_samples(freedom)
+        share, mean = overall / float(count), totals.sums.sum(0) / count
+        weighted = totals.counts.unsqueeze(1) * means
+        scatter = torch.addmm(totals.gram, means.T, weighted, beta=1 + share, alpha=-1)
+        scatter.addr_(mean, mean, alpha=-overall)
+        metric = Metric.of(totals, scatter, levels, freedom, samples, overall)
         centre = means[seen].mean(0).to(metric.lower)
         apart = (means.to(centre) - centre) * seen.unsqueeze(1)
         solved = metric.solve(apart)
@@ -155,9 +173,10 @@ class Familiarity:
     def of(cls, gaussian: Gaussian, totals: Totals, levels: Tensor, samples: float) -> Familiarity:
         count = totals.counts.sum()
         mean = totals.sums.sum(0) / count
-        scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count))
         freedom = float(count - gaussian.seen.sum())  # as for Σ: where no sample was, both metrics are the same
-        overall = Metric.of(totals, scatter, levels, freedom, samples)
+        more = overall_samples(freedom)
+        scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count)).mul_(1 + more / float(count))
+        overall = Metric.of(totals, scatter, levels, freedom, samples, more)
         return cls(gaussian, overall, mean.to(overall.lower))
 
     def of_features(self, features: Tensor) -> Tensor:
@@ -173,6 +192,15 @@ class Familiarity:
         return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - nearest) / (squares * width).sqrt()
 
 
+def overall_samples(freedom: float) -> float:
+    """t: samples that the covariance of all samples counts for.
+
+    >>> [overall_samples(freedom) for freedom in (0, 10, 90)]
+    [100.0, 50.0, 10.0]
+    """
+    return OVERALL_SAMPLES / (1 + freedom / OVERALL_FREEDOM)
+
+
 def prior_variances(totals: Totals, levels: Tensor) -> Tensor:
     """p `[M]` for features of the levels `[M]`."""
     count = totals.counts.sum().clamp(min=1)
@@ -181,15 +209,18 @@ def prior_variances(totals: Totals, levels: Tensor) -> Tensor:
     typical = variances.mean().clamp(min=NEGLIGIBLE * float(squares.mean())).clamp(min=torch.finfo(torch.float32).tiny)
     variances = (count * variances + FEW * typical) / (count + FEW)
     freedom = count - (totals.counts > 0).sum()
-    return variances * torch.exp2(levels.to(variances) * DEPTH_SAMPLES / (freedom + DEPTH_SAMPLES))
+    exponents = levels.to(variances) * DEPTH_SAMPLES / (freedom + DEPTH_SAMPLES)
+    return variances * torch.exp2(exponents * math.log2(LEVEL_GROWTH))
 
 
-def prior_temperature(counts: Tensor) -> float:
-    """The temperature of scores before any prediction was compared with a label: 0.8 + 2.6 n^(-3/4) (1 + 4 / C).
+def prior_temperatures(counts: Tensor) -> Tensor:
+    """The temperature of scores for images of each class `[C]`, before any prediction was compared with a label.
 
-    n is the mean number of samples of the C classes. Fitted to subsets of 3 to 200 classes with 1 to 200 images each.
+    0 for a class without a sample; otherwise
+    (0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28), n being the samples of a class and N those of all C classes. Fitted
+    to streams of 3 to 100 classes with 1 to 200 images each.
     """
-    seen = counts > 0
-    classes = max(1.0, float(seen.sum()))
-    samples = max(1.0, float(counts.sum()) / classes)
-    return 0.8 + 2.6 * math.pow(samples, -0.75) * (1 + 4 / classes)
+    samples, classes = counts.double().clamp(min=1), counts.count_nonzero().clamp(min=1)
+    total = counts.double().sum()
+    found = (0.6 + 2 * samples.pow(-0.35) * (1 + 1.6 / classes)) * total / (total + 28)
+    return found * (counts > 0)

@@ -18,7 +18,7 @@ from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usa
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, prior_temperature
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, prior_temperatures
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
 
@@ -187,8 +187,8 @@ class PROLPlus(Learner):
         features = self._embed(self.scale.apply(encoded))
         return self.latest(self._classifier).scores(features, encoded[:, self.widths.own])
 
-    def prior_temperature(self) -> float:
-        return prior_temperature(self.moments.counts.rows)
+    def prior_temperatures(self) -> Tensor:
+        return prior_temperatures(self.moments.counts.rows)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         if self.scale is None or not bool(self.moments.counts.rows.any()):
