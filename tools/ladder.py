@@ -7,7 +7,8 @@ r"""The ladder: accuracy from one image per class upward, of PROL+ and its rival
 `prepare` renders all images once and computes the features of the frozen network. `run` streams chunks of 10 images
 through each learner; PROL+ tunes a network of its own, and after that is read from features computed at once. Results
 are lines of JSON, one for each run; a run that has one is not repeated. `--development` learns and tests on training
-images alone. Images are stored as float16, so that features differ from those of `prol run` in the last digits.
+images alone. Images are stored as float16, so that features differ from those of `prol run` in the last digits. On a
+GPU PROL+'s network computes in bf16, as it does by default.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def opened_pool(store: Path, device: torch.device, development: bool) -> Pool:
         shuffled = {name: [drawn.permutation(places) for places in classes] for name, classes in train.items()}
         test = {name: [places[: max(1, len(places) // 5)] for places in classes] for name, classes in shuffled.items()}
         train = {name: [places[max(1, len(places) // 5) :] for places in classes] for name, classes in shuffled.items()}
-    inputs = torch.load(store / "inputs.pt", mmap=True).to(device)
+    inputs = torch.load(store / "inputs.pt", mmap=True)  # in the host's memory, which all processes share
     features = {name: one.to(device) for name, one in torch.load(store / "features.pt", mmap=True).items()}
     return Pool(inputs, features, train, test)
 
@@ -185,7 +186,8 @@ def streamed(method: str, backbone: Any, pool: Pool, stream: Stream, seed: int) 
     learner.backbone.read = torch.as_tensor
     places_of: Any = lambda places: places.to(device)  # noqa: E731
     if tuned:
-        learner.evaluation_input = lambda places: pool.inputs[places_of(places)].float()  # type: ignore[method-assign]
+        inputs: Any = lambda places: pool.inputs[places].to(device, backbone.dtype)  # noqa: E731
+        learner.evaluation_input = inputs  # type: ignore[method-assign]
     else:
         stored = pool.features[READS.get(method.partition(":adapt")[0], "pooled")]
         width = stored.shape[1] - backbone.width * (method == "logreg:features=prol_plus")  # it reads blocks alone
@@ -218,8 +220,8 @@ def create(method: str, backbone: Any, seed: int) -> Learner:
     return prol.create(name, backbone, seed=seed, **dict(pair.split("=") for pair in options.split(",") if pair))
 
 
-def opened(wanted: argparse.Namespace) -> Any:
-    backbone = open_backbone(wanted.backbone, device=wanted.device, precision="float32")
+def opened(wanted: argparse.Namespace, precision: str = "float32") -> Any:
+    backbone = open_backbone(wanted.backbone, device=wanted.device, precision=precision)
     backbone.acceleration = PLAIN  # many short runs: compiling would take longer than they do
     return backbone
 
@@ -269,7 +271,7 @@ def finished(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 def run(wanted: argparse.Namespace) -> None:
-    backbone = opened(wanted)
+    backbone, tuned = opened(wanted), opened(wanted, "auto")
     pool = opened_pool(wanted.store, backbone.device, wanted.development)
     part, parts = map(int, wanted.shard.split("/"))
     counts = {name: len(classes) for name, classes in pool.train.items()}
@@ -286,7 +288,7 @@ def run(wanted: argparse.Namespace) -> None:
                 if repeated or (*asdict(cell).values(), seed, method) in done:
                     continue
                 began = time.perf_counter()
-                learner = streamed(method, backbone, pool, stream, seed)
+                learner = streamed(method, tuned if method == "prol_plus" else backbone, pool, stream, seed)
                 row = asdict(cell) | {"seed": seed, "method": method} | measured(learner, stream)
                 file.write(json.dumps(row | {"seconds": round(time.perf_counter() - began, 2)}) + "\n")
                 file.flush()
