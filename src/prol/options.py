@@ -171,10 +171,14 @@ def _describe_all(hint: Any) -> str:
 def _coerce_all(values: Mapping[str, Any], hints: Mapping[str, Any], valid: Collection[str]) -> dict[str, Any]:
     for name in values:
         if name not in valid:
-            near = get_close_matches(name, valid, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown option {name!r}{hint}; {_listed(valid)}")
+            raise ValueError(f"unknown option {name!r}{did_you_mean(name, valid)}; {_listed(valid)}")
     return {name: _coerce(name, value, hints[name]) if name in hints else value for name, value in values.items()}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that is nearest to an unknown one; empty if none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _listed(valid: Collection[str]) -> str:

@@ -246,9 +246,7 @@ class RunFiles:
     def name_as_given(self) -> str | None:
         """The method with the options that were given; None for runs of versions that did not record them."""
         method, given = self.config["method"], self.config.get("options_given")
-        if not given:
-            return None if given is None else method
-        return f"{method}:{','.join(f'{name}={_spelt(value)}' for name, value in sorted(given.items()))}"
+        return None if given is None else spell_method(method, given)
 
     @property
     def metrics(self) -> Content:
@@ -328,8 +326,22 @@ def _read_presence(file: Path, classes: list[str]) -> tuple[tuple[tuple[int, ...
     return counts, tuple(content["task_starts"])
 
 
-def _spelt(value: Any) -> str:
-    """A value as on the command line."""
+def spell_method(method: str, options: Mapping[str, Any]) -> str:
+    """A method with its options as one word of a command line.
+
+    >>> spell_method("prol", {"lr": 0.05, "freeze": True, "clip": None})
+    'prol:clip=none,freeze=true,lr=0.05'
+    """
+    return f"{method}:{spell_options(options)}" if options else method
+
+
+def spell_options(options: Mapping[str, Any]) -> str:
+    """Options as on a command line, in alphabetical order."""
+    return ",".join(f"{name}={spell(value)}" for name, value in sorted(options.items()))
+
+
+def spell(value: Any) -> str:
+    """A value as on a command line."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -73,20 +73,17 @@ def _list_protocols() -> None:
     from prol import registry
     from prol.data.streams import SHARED_ARGUMENTS
     from prol.options import describe_options, own_arguments
+    from prol.runfiles import spell
 
     found, problems = registry.load_all("protocols")
     rows = []
     for name, order in found.items():
         allowed, defaults = describe_options(order), own_arguments(order)
         options = own_arguments(order, SHARED_ARGUMENTS)
-        own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in options]
+        own = [f"{option}={spell(defaults[option])}: {allowed[option]}" for option in options]
         given = "boundaries, classes" if defaults.get("boundaries") else "nothing"
         rows.append([name, first_line(order), given, "\n".join(own)])
     print_list(("protocol", "what it is", "given by default", "its own options (-P)"), rows, problems)
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _task_table(stream: Stream, dataset: Dataset, title: str) -> RichTable:

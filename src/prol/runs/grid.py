@@ -7,7 +7,6 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 from prol import registry
 from prol.data.streams import SHARED_ARGUMENTS
 from prol.evaluation import Measures
-from prol.options import bind_arguments, coerce_options, own_arguments
-from prol.runs.plan import Plan, read_method, spell_method
+from prol.options import bind_arguments, coerce_options, did_you_mean, own_arguments
+from prol.runfiles import spell_method
+from prol.runs.plan import Plan, read_method
 
 PAPER_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
 """The paper's grid of learning rates, for every method."""
@@ -147,8 +147,7 @@ def _require_known_axes(request: Request, methods: Sequence[str]) -> None:
                 f"{axis}: {owner!r} is no method of this sweep; write METHOD.OPTION, protocol.OPTION or data.OPTION"
             )
         if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(option, known)
             raise ValueError(f"nothing in this sweep has {axis!r} to try{hint}; there are: {', '.join(sorted(known))}")
 
 
@@ -340,8 +339,7 @@ def require_names(names: Iterable[str], known: Iterable[str], where: str) -> Non
     valid = sorted(known)
     for name in names:
         if name not in valid:
-            near = get_close_matches(name, valid, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, valid)
             raise ValueError(f"{where}: unknown name {name!r}{hint}; known: {', '.join(valid)}")
 
 

@@ -16,12 +16,13 @@ from prol.backbones import open_backbone
 from prol.files import locked_folder, write_json, write_text
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
+from prol.runfiles import spell, spell_method, spell_options
 from prol.runs.engine import SIDE_BY_SIDE, Say, Summary, known_side_by_side, read_finished, run_all
 from prol.runs.executors import Executor
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.grid import CONDITIONS, Point
 from prol.runs.inspection import require_planned
-from prol.runs.plan import Plan, spell, spell_method, spell_options
+from prol.runs.plan import Plan
 from prol.runs.setup import look_up, open_data
 
 SUMMARY, PAGE, ROWS = "sweep.json", "sweep.md", "sweep.csv"
