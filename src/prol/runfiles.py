@@ -15,6 +15,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, cast, get_args, get_o
 Content = Mapping[str, Any]
 
 CONFIG, RESULT, TIMING, STREAM = "config.json", "result.json", "timing.json", "stream.json"
+_SUMMARIES = ("comparison.json", "sweep.json")
 STORED = ("parameters_stored", "statistics_stored", "samples_stored")
 """The kinds of state that a learner stores besides the frozen backbone."""
 
@@ -292,7 +293,7 @@ def read_run(path: str | Path) -> RunFiles:
         config=config,
         result=result,
         timing=timing,
-        side_by_side=config.get("side_by_side", False),
+        side_by_side=config["side_by_side"] if "side_by_side" in config else _ran_beside(folder.resolve()),
         path=folder,
         presence=presence,
         task_starts=starts,
@@ -310,6 +311,18 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
     if problem is not None:
         raise DamagedFile(file, problem)
     return cast(dict[str, Any], content)
+
+
+def _ran_beside(place: Path) -> bool:
+    """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
+    for name in _SUMMARIES:
+        try:
+            known = json.loads((place.parent / name).read_text(encoding="utf-8"))["side_by_side"]
+            if known.get(place.name, False):
+                return True
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return False
 
 
 def _read_presence(file: Path, classes: list[str]) -> tuple[tuple[tuple[int, ...], ...] | None, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from prol.report.comparison import Row, compare_runs, describe_stream, from_scra
 from prol.report.comparison_table import comparison_markdown
 from prol.runfiles import RunFiles
 from prol.runs.display import Display, Silent
-from prol.runs.engine import SIDE_BY_SIDE, Say, Summary, known_side_by_side, read_finished, run_all
+from prol.runs.engine import Say, Summary, read_finished, run_all
 from prol.runs.executors import Executor, LocalProcesses, Serial, require_jobs, sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection, require_planned
@@ -188,11 +188,10 @@ def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple
 def _summarise(folder: Path, failures: Mapping[str, str]) -> tuple[Comparison, list[RunFiles]]:
     runs: list[RunFiles] = []
     damaged: dict[str, str] = {}
-    known = known_side_by_side(folder / SUMMARY)
     for run in (RunFolder(path) for path in sorted(folder.iterdir()) if path.is_dir()):
         if run.status() == "finished":
             try:
-                runs.append(read_finished(run, known))
+                runs.append(read_finished(run))
             except DamagedRun as error:
                 damaged[run.path.name] = str(error)
     headline = describe_stream(runs) if runs else "nothing yet"
@@ -202,5 +201,5 @@ def _summarise(folder: Path, failures: Mapping[str, str]) -> tuple[Comparison, l
 def _write(folder: Path, failures: Mapping[str, str]) -> None:
     comparison, runs = _summarise(folder, failures)
     beside = {run.folder: True for run in runs if run.side_by_side}
-    write_json(folder / SUMMARY, asdict(comparison) | {SIDE_BY_SIDE: beside})
+    write_json(folder / SUMMARY, asdict(comparison) | {"side_by_side": beside})
     write_text(folder / PAGE, comparison_markdown(comparison.headline, comparison.rows, comparison.failure_lines()))
