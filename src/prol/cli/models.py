@@ -41,11 +41,11 @@ def predict(
         Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote, or hub:OWNER/NAME[@REVISION].")
     ],
     images: Annotated[list[str], typer.Argument(help="Files, folders that are searched for images, or patterns.")],
-    top: Annotated[int, typer.Option(help="The number of predictions per image.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="The number of predictions per image.")] = 1,
     form: Annotated[str, typer.Option("--format", help="The output format: table, json or csv.")] = "table",
     out: Annotated[Path | None, typer.Option(help="The file to write instead of printing.")] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Images per forward pass. By default 64 on a CPU, 256 on a GPU.")
+        int | None, typer.Option(min=1, help="Images per forward pass. By default 64 on a CPU, 256 on a GPU.")
     ] = None,
     backbone: a.Weights = None,
     device: a.Device = "auto",
@@ -62,9 +62,6 @@ def predict(
     from prol.report.predictions import prediction_format
     from prol.runs.loading import predict_files
 
-    for name, value in (("top", top), ("batch", batch)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
     write = prediction_format(form)
     given = find_images(images)
     if not given.paths:

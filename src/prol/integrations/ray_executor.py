@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import prol
 from prol.runs import Plan, RunFolder
-from prol.runs.display import lines_to
+from prol.runs.display import Lines
 from prol.runs.executors import (
     RETRIES,
     attempt,
@@ -331,7 +331,7 @@ def _execute(request: RunRequest, messages: SimpleQueue[str | RunEnded]) -> None
             _wait_for_lock(RunFolder(request.path))
         plan = with_share_of_processors(request.plan, request.path, request.cpus)
         with chdir(request.folder) if request.folder.is_dir() else nullcontext():
-            problem = attempt(plan, request.path, lines_to(messages.put))
+            problem = attempt(plan, request.path, Lines(messages.put))
     except BaseException as error:
         if os.environ.get("PROL_DEBUG") == "1":  # an exception raised here would not be seen by anybody
             for line in "".join(traceback.format_exception(error)).splitlines():

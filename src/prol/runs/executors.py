@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Protocol, cast
 
-from prol.runs.display import Display, lines_to
+from prol.runs.display import Display, Lines
 from prol.runs.folder import RunFolder
 from prol.runs.inspection import require_planned
 from prol.runs.plan import Plan
@@ -183,7 +183,7 @@ def require_retries(retries: int) -> None:
 
 def _run_in_process(parent: Connection, plan: Plan, path: Path) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
-    display = lines_to(lambda line: parent.send((_LINE, line)))
+    display = Lines(lambda line: parent.send((_LINE, line)))
     parent.send((_ENDED, attempt(plan, path, display)))
 
 
