@@ -307,7 +307,7 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
         _require_shallow(content)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(file, f"it cannot be read as JSON ({error})") from error
-    problem = _problem(content, kind, "")
+    problem = problem_of(content, kind)
     if problem is not None:
         raise DamagedFile(file, problem)
     return cast(dict[str, Any], content)
@@ -358,7 +358,7 @@ def spell(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _problem(value: Any, kind: Any, name: str) -> str | None:
+def problem_of(value: Any, kind: Any, name: str = "") -> str | None:
     """The first thing about a value that is not as declared, None if all is."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -368,13 +368,13 @@ def _problem(value: Any, kind: Any, name: str) -> str | None:
     if origin is list:
         if not isinstance(value, list):
             return _unlike(value, name, "a list")
-        return _first(_problem(one, inner[0], f"{name}[{number}]") for number, one in enumerate(value))
+        return _first(problem_of(one, inner[0], f"{name}[{number}]") for number, one in enumerate(value))
     if origin is dict:
         if not isinstance(value, dict):
             return _unlike(value, name, "{}")
-        return _first(_problem(one, inner[1], f"{name}.{key}") for key, one in value.items())
+        return _first(problem_of(one, inner[1], f"{name}.{key}") for key, one in value.items())
     if type(None) in inner:
-        return None if value is None else _problem(value, inner[0], name)
+        return None if value is None else problem_of(value, inner[0], name)
     if kind in (str, bool):
         return None if isinstance(value, kind) else _unlike(value, name, {str: "text", bool: "true or false"}[kind])
     number, (low, high) = inner if origin is Annotated else (kind, (-LARGEST, LARGEST))
@@ -387,7 +387,7 @@ def _problems_of_keys(value: Mapping[str, Any], kind: Any, name: str) -> Iterabl
     for key, inner in _hints(kind).items():
         path, optional = f"{name}.{key}" if name else key, get_origin(inner) is NotRequired
         if key in value:
-            yield _problem(value[key], get_args(inner)[0] if optional else inner, path)
+            yield problem_of(value[key], get_args(inner)[0] if optional else inner, path)
         elif not optional:
             yield f"{path} is missing"
 
