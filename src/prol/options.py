@@ -63,14 +63,19 @@ class Options:
     retired = frozenset[str]()
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            value, allowed = getattr(self, name), option_range(hint)
-            if allowed is None or isinstance(value, str | bool) or value is None:
-                continue
-            if not allowed.holds(value):
-                others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
-                besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
-                raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
+        require_ranges(self)
+
+
+def require_ranges(settings: object) -> None:
+    """Refuses numbers outside the ranges that the annotations of a dataclass give them."""
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        value, allowed = getattr(settings, name), option_range(hint)
+        if allowed is None or isinstance(value, str | bool) or value is None:
+            continue
+        if not allowed.holds(value):
+            others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
+            besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
+            raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
 
 
 def option_range(hint: Any) -> Range | None:

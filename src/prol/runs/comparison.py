@@ -14,7 +14,7 @@ from prol.report.comparison_table import comparison_markdown
 from prol.runfiles import RunFiles
 from prol.runs.display import Display, Silent
 from prol.runs.engine import Say, Summary, read_finished, run_all
-from prol.runs.executors import Executor, LocalProcesses, Serial, require_jobs, sentence_of
+from prol.runs.executors import Executor, LocalProcesses, Serial, sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection, require_planned
 from prol.runs.plan import Plan
@@ -61,7 +61,9 @@ def compare(
         executor: where the runs are executed; by default here, according to `jobs` and `display`.
     """
     folder, say = Path(out), say or (lambda _: None)
-    _require_fair(plans, seeds, jobs)
+    if executor is None:
+        executor = Serial(display or Silent()) if jobs == 1 else LocalProcesses(jobs)
+    _require_fair(plans, seeds)
     named = _named(plans)
     outlines, mistakes = _inspect(named)
     _require_room(folder, named, outlines)
@@ -69,8 +71,6 @@ def compare(
     runs = {folder / f"{name}-seed{seed}": replace(named[name], seed=seed) for seed in seeds for name in outlines}
     for name, mistake in mistakes.items():
         say(f"{name} is left out: {mistake}")
-    if executor is None:
-        executor = LocalProcesses(jobs) if jobs > 1 else Serial(display or Silent())
 
     def ended(path: Path, problem: str | None) -> str | None:
         if problem is not None:
@@ -111,12 +111,11 @@ def _named(plans: Sequence[Plan]) -> dict[str, Plan]:
     return dict(zip(names, plans, strict=True))
 
 
-def _require_fair(plans: Sequence[Plan], seeds: Sequence[int], jobs: int) -> None:
+def _require_fair(plans: Sequence[Plan], seeds: Sequence[int]) -> None:
     if not plans or not seeds:
         raise ValueError("a comparison needs at least one method and one seed")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds {', '.join(map(str, seeds))} hold one twice: give each seed once")
-    require_jobs(jobs)
     # Backbones are compared when they are open.
     own: dict[str, Any] = {"method": "", "options": {}, "seed": 0, "backbone": ""}
     for plan in plans:
