@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from prol.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
 from prol.runfiles import RunFiles
-from prol.runs.engine import damaged, read_finished
-from prol.runs.folder import RunFolder
-
-
-def read_beside_paper(run: RunFolder) -> RunFiles:
-    """The content of a finished run, from which all differences to the paper can be read."""
-    files = read_finished(run)
-    try:
-        _settings(files)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damaged(run, error) from error
-    return files
 
 
 def differences(item: str, runs: Sequence[RunFiles]) -> list[tuple[str, str, str]]:
@@ -28,20 +15,20 @@ def differences(item: str, runs: Sequence[RunFiles]) -> list[tuple[str, str, str
     for what, paper in _paper_settings(item).items():
         values = (value for run in ordered.get(what, runs) for value in _settings(run)[what])
         here = ", ".join(dict.fromkeys(values))
-        if here and here != paper:  # settings that older runs did not record are omitted
+        if here and here != paper:  # settings that runs did not record are omitted
             found.append((what, here, paper))
     return found
 
 
 def _settings(run: RunFiles) -> dict[str, list[str]]:
-    config: Any = run.config  # what a run may lack is required here
-    dataset, protocol = config["dataset"], config["protocol"]
-    limit, rate = dataset["limit_per_class"], config["options"].get("lr")
-    tasks = str(protocol["tasks"])
-    data = "; ".join([f"{dataset['train_images']:,} + {dataset['test_images']:,} images", *dataset["notes"]])
+    config = run.config
+    dataset, protocol, how = config["dataset"], config["protocol"], config.get("preprocessing")
+    limit, rate = dataset.get("limit_per_class"), config["options"].get("lr")
+    tasks, notes = str(protocol["tasks"]), dataset.get("notes") or []
+    data = "; ".join([f"{dataset['train_images']:,} + {dataset['test_images']:,} images", *notes])
     return {
         "backbone": [f"{config['backbone']['name']} ({config['backbone']['sha256'][:12]})"],
-        "image size": [f"{config['preprocessing']['size']} pixels"],
+        "image size": [] if how is None else [f"{how['size']} pixels"],
         "data": [f"{dataset['name']} ({data})"],
         "limit per class": ["none" if limit is None else str(limit)],
         "tasks": [tasks if tasks == str(TASKS) else f"{tasks} ({dataset['name']})"],

@@ -12,11 +12,12 @@ from typing import Any
 
 from prol.files import write_json, write_text
 from prol.paper import tables, timing_tables
-from prol.paper.differences import differences, read_beside_paper
+from prol.paper.differences import differences
 from prol.paper.grid import Outcome
 from prol.paper.items import ITEMS, Item
 from prol.report.sheet import Sheet, SheetTable, sheet_csv, sheet_markdown
 from prol.report.sheet_plot import plot_sheet
+from prol.runs.engine import read_finished
 from prol.runs.folder import DamagedRun, RunFolder
 
 RUNS, OUTCOMES = "runs", "runs.json"
@@ -140,7 +141,7 @@ def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
     runs, why = [], [] if outcome.why is None else [outcome.why]
     for path in paths:
         try:
-            runs.append(read_beside_paper(RunFolder(path)))
+            runs.append(read_finished(RunFolder(path)))
         except (DamagedRun, FileNotFoundError) as error:
             why.append(str(error))
     return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)

@@ -140,11 +140,4 @@ def read_finished(run: RunFolder) -> RunFiles:
     try:
         return replace(read_run(run.path), folder=run.path.name)
     except DamagedFile as error:
-        raise damaged(run, error) from error
-
-
-def damaged(run: RunFolder, error: Exception) -> DamagedRun:
-    """The error for a run whose files make no sense."""
-    return DamagedRun(
-        f"{run.path} is damaged or of another version of prol ({error!r}): move {run.path} away and start the run again"
-    )
+        raise DamagedRun(f"{error}: move {run.path} away and start the run again") from error
