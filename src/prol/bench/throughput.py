@@ -16,7 +16,7 @@ from prol.backbones import Backbone
 from prol.backbones.acceleration import PLAIN
 from prol.bench.machine import PeakMemory
 from prol.bench.timing import Clock, Pace, Step, Timed, measure, one_line, row_of, synchronizer
-from prol.bench.workload import MethodSpec, Workload, free, prediction_step, training_step
+from prol.bench.workload import CHUNKS, MethodSpec, Workload, free, prediction_step, training_step
 from prol.data import Dataset, Loaded
 from prol.data.prefetch import prefetched
 from prol.learner import Learner
@@ -24,7 +24,7 @@ from prol.learner import Learner
 Row = dict[str, Any]
 
 REFERENCE_CLASSES = 100
-_COUNTED_STEPS = 5
+_COUNTED_STEPS = 3
 
 
 def speed(
@@ -86,13 +86,15 @@ def count_operations(make: Callable[[], Step], backbone: Backbone) -> int:
     """Floating-point operations of one step in matrix products, convolutions and attention, as torch counts them.
 
     Steps are made operation by operation, with attention as two products: its counter sees neither compiled nor
-    captured operations, and does not know every kind of fused attention. The least of several steps counts: some of
-    the first ones also solve for a classifier, or predict what they are about to learn, to calibrate probabilities.
+    captured operations, and does not know every kind of fused attention. The least of a few steps counts, after every
+    chunk was learnt once: now and then a step also predicts its chunk first, to calibrate probabilities.
     """
     before, backbone.acceleration = backbone.acceleration, PLAIN
     counts = []
     try:
         step = make()
+        for _ in range(CHUNKS):
+            step()
         for _ in range(_COUNTED_STEPS):
             with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
                 step()

@@ -20,7 +20,8 @@ from prol.creation import create
 from prol.learner import Learner
 
 _CURRENT = 10
-_SETS = 8
+CHUNKS = 8
+"""How many different chunks are repeated."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class RandomChunks:
                 random.integers(0, 256, (images, side, side, 3), dtype=np.uint8),
                 random.choice(np.asarray(labels), images),
             )
-            for _ in range(_SETS)
+            for _ in range(CHUNKS)
         ]
         self._next = cycle(self.all)
 
