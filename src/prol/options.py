@@ -63,14 +63,19 @@ class Options:
     retired = frozenset[str]()
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            value, allowed = getattr(self, name), option_range(hint)
-            if allowed is None or isinstance(value, str | bool) or value is None:
-                continue
-            if not allowed.holds(value):
-                others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
-                besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
-                raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
+        require_ranges(self)
+
+
+def require_ranges(settings: object) -> None:
+    """Refuses numbers outside the ranges that the annotations of a dataclass give them."""
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        value, allowed = getattr(settings, name), option_range(hint)
+        if allowed is None or isinstance(value, str | bool) or value is None:
+            continue
+        if not allowed.holds(value):
+            others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
+            besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
+            raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
 
 
 def option_range(hint: Any) -> Range | None:
@@ -171,10 +176,14 @@ def _describe_all(hint: Any) -> str:
 def _coerce_all(values: Mapping[str, Any], hints: Mapping[str, Any], valid: Collection[str]) -> dict[str, Any]:
     for name in values:
         if name not in valid:
-            near = get_close_matches(name, valid, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown option {name!r}{hint}; {_listed(valid)}")
+            raise ValueError(f"unknown option {name!r}{did_you_mean(name, valid)}; {_listed(valid)}")
     return {name: _coerce(name, value, hints[name]) if name in hints else value for name, value in values.items()}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that is nearest to an unknown one; empty if none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _listed(valid: Collection[str]) -> str:

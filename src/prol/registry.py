@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, get_type_hints
+
+from prol.options import did_you_mean
 
 if TYPE_CHECKING:
     from prol.data import Dataset
@@ -114,8 +115,7 @@ def _resolve(group: str, name: str) -> Any:
     added = _added(group)
     known = _known(group, added)
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, known)
         raise ValueError(f"unknown {group[:-1]} {name!r}{hint}; known: {', '.join(sorted(known))}")
     if name in added:
         return _load(group, added[name])

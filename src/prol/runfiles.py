@@ -15,6 +15,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, cast, get_args, get_o
 Content = Mapping[str, Any]
 
 CONFIG, RESULT, TIMING, STREAM = "config.json", "result.json", "timing.json", "stream.json"
+_SUMMARIES = ("comparison.json", "sweep.json")
 STORED = ("parameters_stored", "statistics_stored", "samples_stored")
 """The kinds of state that a learner stores besides the frozen backbone."""
 
@@ -246,9 +247,7 @@ class RunFiles:
     def name_as_given(self) -> str | None:
         """The method with the options that were given; None for runs of versions that did not record them."""
         method, given = self.config["method"], self.config.get("options_given")
-        if not given:
-            return None if given is None else method
-        return f"{method}:{','.join(f'{name}={_spelt(value)}' for name, value in sorted(given.items()))}"
+        return None if given is None else spell_method(method, given)
 
     @property
     def metrics(self) -> Content:
@@ -294,7 +293,7 @@ def read_run(path: str | Path) -> RunFiles:
         config=config,
         result=result,
         timing=timing,
-        side_by_side=config.get("side_by_side", False),
+        side_by_side=config["side_by_side"] if "side_by_side" in config else _ran_beside(folder.resolve()),
         path=folder,
         presence=presence,
         task_starts=starts,
@@ -308,10 +307,22 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
         _require_shallow(content)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(file, f"it cannot be read as JSON ({error})") from error
-    problem = _problem(content, kind, "")
+    problem = problem_of(content, kind)
     if problem is not None:
         raise DamagedFile(file, problem)
     return cast(dict[str, Any], content)
+
+
+def _ran_beside(place: Path) -> bool:
+    """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
+    for name in _SUMMARIES:
+        try:
+            known = json.loads((place.parent / name).read_text(encoding="utf-8"))["side_by_side"]
+            if known.get(place.name, False):
+                return True
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return False
 
 
 def _read_presence(file: Path, classes: list[str]) -> tuple[tuple[tuple[int, ...], ...] | None, tuple[int, ...]]:
@@ -328,12 +339,26 @@ def _read_presence(file: Path, classes: list[str]) -> tuple[tuple[tuple[int, ...
     return counts, tuple(content["task_starts"])
 
 
-def _spelt(value: Any) -> str:
-    """A value as on the command line."""
+def spell_method(method: str, options: Mapping[str, Any]) -> str:
+    """A method with its options as one word of a command line.
+
+    >>> spell_method("prol", {"lr": 0.05, "freeze": True, "clip": None})
+    'prol:clip=none,freeze=true,lr=0.05'
+    """
+    return f"{method}:{spell_options(options)}" if options else method
+
+
+def spell_options(options: Mapping[str, Any]) -> str:
+    """Options as on a command line, in alphabetical order."""
+    return ",".join(f"{name}={spell(value)}" for name, value in sorted(options.items()))
+
+
+def spell(value: Any) -> str:
+    """A value as on a command line."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _problem(value: Any, kind: Any, name: str) -> str | None:
+def problem_of(value: Any, kind: Any, name: str = "") -> str | None:
     """The first thing about a value that is not as declared, None if all is."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -343,13 +368,13 @@ def _problem(value: Any, kind: Any, name: str) -> str | None:
     if origin is list:
         if not isinstance(value, list):
             return _unlike(value, name, "a list")
-        return _first(_problem(one, inner[0], f"{name}[{number}]") for number, one in enumerate(value))
+        return _first(problem_of(one, inner[0], f"{name}[{number}]") for number, one in enumerate(value))
     if origin is dict:
         if not isinstance(value, dict):
             return _unlike(value, name, "{}")
-        return _first(_problem(one, inner[1], f"{name}.{key}") for key, one in value.items())
+        return _first(problem_of(one, inner[1], f"{name}.{key}") for key, one in value.items())
     if type(None) in inner:
-        return None if value is None else _problem(value, inner[0], name)
+        return None if value is None else problem_of(value, inner[0], name)
     if kind in (str, bool):
         return None if isinstance(value, kind) else _unlike(value, name, {str: "text", bool: "true or false"}[kind])
     number, (low, high) = inner if origin is Annotated else (kind, (-LARGEST, LARGEST))
@@ -362,7 +387,7 @@ def _problems_of_keys(value: Mapping[str, Any], kind: Any, name: str) -> Iterabl
     for key, inner in _hints(kind).items():
         path, optional = f"{name}.{key}" if name else key, get_origin(inner) is NotRequired
         if key in value:
-            yield _problem(value[key], get_args(inner)[0] if optional else inner, path)
+            yield problem_of(value[key], get_args(inner)[0] if optional else inner, path)
         elif not optional:
             yield f"{path} is missing"
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from stand_in_server import StandIn, serving
 
 from prol.data import Dataset
 from prol.data.cifar100 import CIFAR100, cifar100
+from prol.data.cub200 import cub200
 from prol.data.published import images_per_task
+from prol.options import bind_arguments
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "cifar100"
 NAMES = ("apple", "baby", "cloud")
@@ -146,9 +149,10 @@ def test_files_written_again_by_python_3_are_read(official: Path) -> None:
     assert_miniature(cifar100(official))
 
 
-def test_an_index_file_is_refused(official: Path) -> None:
-    with pytest.raises(ValueError, match=r"'cifar100' has published splits and takes no .*, got split='a.json'"):
-        cifar100(official, split="a.json")
+@pytest.mark.parametrize("published", [cifar100, cub200])
+def test_published_splits_take_no_index_file(published: Callable[..., Dataset]) -> None:
+    with pytest.raises(ValueError, match="unknown option 'split'"):
+        bind_arguments(published, {"split": "a.json"}, reserved=("data",))
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"CIFAR-100 is not in {REAL}")

@@ -109,11 +109,6 @@ def test_a_wrong_folder_is_reported_with_what_was_expected_and_found(official: P
         cub200(official)
 
 
-def test_an_index_file_is_refused(official: Path) -> None:
-    with pytest.raises(ValueError, match="'cub200' has published splits and takes no index file"):
-        cub200(official, split="a.json")
-
-
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"CUB-200-2011 is not in {REAL}")
 def test_the_whole_data_set_is_as_published() -> None:
     data = cub200(REAL)

@@ -111,7 +111,7 @@ def test_splits_that_other_projects_left_are_used_and_noted(
     assert np.bincount(data.test.labels).tolist() == [tested] * 3
     assert data.split is None
     assert data.class_names == tuple(COUNTS)
-    assert "is cut into train and test already, so seed and test_share have no effect" in data.notes[0]
+    assert "is split into train and test already, so seed and test_share have no effect" in data.notes[0]
     with pytest.raises(ValueError, match=r"has its own train and test, so split='a.json' cannot be used"):
         opener(tmp_path, split="a.json")
 

@@ -137,11 +137,11 @@ def test_runs_stop_when_nobody_listens_and_can_be_resumed(tmp_path: Path, small_
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"cpus": 0}, "cpus must be above 0"),
+        ({"cpus": 0}, "cpus must be a finite number above 0"),
         ({"gpus": 1.5}, "gpus must be a fraction of one or a whole number"),
         ({"gpus": -1}, "gpus must be"),
-        ({"memory": 0}, "memory must be above 0"),
-        ({"retries": -1}, "retries must be 0"),
+        ({"memory": 0}, "memory must be a finite number above 0"),
+        ({"retries": -1}, "retries must be at least 0"),
         ({"jobs": 0}, "jobs must be at least 1"),
         ({"address": "ray://head:10001"}, "call this on a machine of the cluster"),
     ],

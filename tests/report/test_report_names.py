@@ -63,7 +63,7 @@ def test_options_that_a_run_records_as_given_are_named_whatever_its_folder_is_ca
     assert set(rows_of(tmp_path)) == {"prol", "prol:gate=false", "prol:gate=true,lr=0.1"}
 
 
-def test_other_runs_name_what_differs_from_the_row_that_has_no_options(tmp_path: Path) -> None:
+def test_other_runs_name_what_differs_from_most_rows_of_the_method(tmp_path: Path) -> None:
     write_run(tmp_path / "ncm-seed0", options=COSINE)
     write_run(tmp_path / "ncm-digits-seed0-cd0ebac2762a", options=EUCLIDEAN)
     write_run(tmp_path / "ncm-digits-seed1-02c1d2d341f2", 1, options=EUCLIDEAN)
@@ -71,7 +71,7 @@ def test_other_runs_name_what_differs_from_the_row_that_has_no_options(tmp_path:
     assert rows_of(tmp_path) == {"ncm": (0,), "ncm:distance=euclidean": (0, 1), "ncm:augment=flip": (0,)}
 
 
-def test_without_such_a_row_every_option_that_differs_is_named(tmp_path: Path) -> None:
+def test_where_no_value_is_usual_all_of_them_are_named(tmp_path: Path) -> None:
     write_run(tmp_path / "a", options=COSINE)
     write_run(tmp_path / "b", options=EUCLIDEAN)
     write_run(tmp_path / "c", method="slda", options={"shrink": 1})
@@ -89,18 +89,6 @@ def test_what_most_rows_of_a_method_have_is_not_named(tmp_path: Path) -> None:
         "prol:length=7",
         "prol:ablation=keys,length=9",
         "prol:ablation=norms",
-    }
-
-
-def test_beside_names_that_a_comparison_spells_nothing_goes_without_saying(tmp_path: Path) -> None:
-    options = {"lr": 0.1, "length": 5, "blocks": 7}
-    write_run(tmp_path / "prol-lr=0.1-seed0", method="prol", options=options)
-    write_run(tmp_path / "a", method="prol", options=options | {"length": 4})
-    write_run(tmp_path / "b", method="prol", options=options | {"length": 4, "blocks": 2})
-    assert set(rows_of(tmp_path)) == {
-        "prol:lr=0.1",
-        "prol:blocks=7,length=4,lr=0.1",
-        "prol:blocks=2,length=4,lr=0.1",
     }
 
 

@@ -99,14 +99,6 @@ def test_a_file_of_another_name_is_neither_used_nor_removed(written: Checkpoints
     assert other.exists()
 
 
-def test_a_checkpoint_without_a_number_of_its_own_is_read(written: Checkpoints) -> None:
-    path = misnamed(files(written)[-1], 200, with_note('{"events_bytes": 7}'))
-    newest = written.read_newest(pytest.fail)
-    assert newest is not None
-    assert newest[1] == {"events_bytes": 7}
-    assert path.exists()
-
-
 def test_a_checkpoint_that_cannot_be_read_is_passed_over_but_not_removed(written: Checkpoints) -> None:
     path, warnings = files(written)[-1], list[str]()
     path.unlink()

@@ -27,7 +27,8 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
 
 def test_a_line_tells_speed_and_accuracy_of_each_task_and_is_never_broken() -> None:
     console = plain_console()
-    lines = Lines(console)
+    lines = display_for(console)
+    assert isinstance(lines, Lines)
     lines.tasks = 3
     lines(TaskStarted(0, ("a", "b"), told=True), 0.5)
     lines(ChunkLearnt(1, 0, 10, {}), 0.2)
@@ -37,16 +38,16 @@ def test_a_line_tells_speed_and_accuracy_of_each_task_and_is_never_broken() -> N
 
 
 def test_a_long_task_gives_a_sign_of_life_now_and_then() -> None:
-    console = plain_console()
-    lines = Lines(console, seconds_between=30)
+    said: list[str] = []
+    lines = Lines(said.append, seconds_between=30)
     lines.tasks, lines.chunks = 2, 100
     for chunk in range(1, 8):
         lines(ChunkLearnt(chunk, 1, 10, {}), 10.0)
-    assert printed(console) == ["task 2/2: chunk 3 of 100; 1 images/s", "task 2/2: chunk 6 of 100; 1 images/s"]
+    assert said == ["task 2/2: chunk 3 of 100; 1 images/s", "task 2/2: chunk 6 of 100; 1 images/s"]
 
 
 def test_skipped_images_are_named_with_the_reason() -> None:
-    for display in (Lines(console := plain_console()), LiveBar(console)):
+    for display in (display_for(console := plain_console()), LiveBar(console)):
         display(ImagesSkipped("train", 0, ("[red]/cat.jpg", "dog.jpg"), ("cut short", "no such file")), 0.1)
     assert printed(console) == ["warning: skipped unreadable train image [red]/cat.jpg (cut short) and 1 more"] * 2
 
@@ -54,7 +55,7 @@ def test_skipped_images_are_named_with_the_reason() -> None:
 def test_a_run_begins_with_a_line_that_says_what_and_where(tmp_path: Path, micro_vit: str) -> None:
     console, plan = plain_console(), small_plan(micro_vit, limit_per_class=1)
     assert isinstance(plan, Plan)
-    start(plan, tmp_path / "run", Lines(console))
+    start(plan, tmp_path / "run", display_for(console))
     first, *tasks = printed(console)
     assert first.startswith("ncm on digits: 3 tasks, 3 chunks of 5, seed 0, cpu float32, 1 thread, backbone test_vit@")
     assert first.endswith(f"from the start; writing to {tmp_path / 'run'}")

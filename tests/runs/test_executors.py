@@ -71,7 +71,9 @@ def test_runs_side_by_side_share_the_threads(tmp_path: Path, micro_vit: str, mon
     assert threads == [{3}, {2}, {1}]  # one alone has what its own process finds
 
 
-@pytest.mark.parametrize(("jobs", "retries", "says"), [(0, 1, "jobs must be at least 1"), (1, -1, "retries must be 0")])
+@pytest.mark.parametrize(
+    ("jobs", "retries", "says"), [(0, 1, "jobs must be at least 1"), (1, -1, "retries must be at least 0")]
+)
 def test_amounts_that_make_no_sense_are_refused(jobs: int, retries: int, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         LocalProcesses(jobs, retries)

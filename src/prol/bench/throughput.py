@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from prol.backbones import Backbone
-from prol.bench.arithmetic import work_of
+from prol.backbones.acceleration import PLAIN
 from prol.bench.machine import PeakMemory
 from prol.bench.timing import Clock, Pace, Step, Timed, measure, one_line, row_of, synchronizer
-from prol.bench.workload import MethodSpec, Workload, free, prediction_step, training_step
+from prol.bench.workload import CHUNKS, MethodSpec, Workload, free, prediction_step, training_step
 from prol.data import Dataset, Loaded
 from prol.data.prefetch import prefetched
 from prol.learner import Learner
@@ -22,6 +24,7 @@ from prol.learner import Learner
 Row = dict[str, Any]
 
 REFERENCE_CLASSES = 100
+_COUNTED_STEPS = 3
 
 
 def speed(
@@ -38,8 +41,7 @@ def speed(
     A row whose step fails holds the error instead of times, and the others continue.
 
     Args:
-        peak: operations per second that the device can reach; rows of methods with known arithmetic then contain the
-            share of it that they reach.
+        peak: operations per second that the device can reach; rows then contain the share of it that they reach.
     """
     for method in methods:  # invalid options are refused before anything is timed
         method.resolved(chunks[0])
@@ -74,12 +76,32 @@ def _speed_row(
     free(backbone.device)
     result = measure({what: make}, pace, synchronizer(backbone.device))[what]
     row: Row = {"method": method.name, "what": what} | row_of(result, images)
-    work = work_of(method.method, method.resolved(chunk), backbone)
-    if work is None or "error" in row:
+    if peak is None or "error" in row:
         return row
-    flop = work.train if what == "train" else work.predict
-    share = None if peak is None else flop * row["images_per_second"] / peak
-    return row | {"flop_per_image": flop, "share_of_peak": share}
+    flop = count_operations(make, backbone) / images
+    return row | {"flop_per_image": flop, "share_of_peak": flop * row["images_per_second"] / peak}
+
+
+def count_operations(make: Callable[[], Step], backbone: Backbone) -> int:
+    """Floating-point operations of one step in matrix products, convolutions and attention, as torch counts them.
+
+    Steps are made operation by operation, with attention as two products: its counter sees neither compiled nor
+    captured operations, and does not know every kind of fused attention. The least of a few steps counts, after every
+    chunk was learnt once: now and then a step also predicts its chunk first, to calibrate probabilities.
+    """
+    before, backbone.acceleration = backbone.acceleration, PLAIN
+    counts = []
+    try:
+        step = make()
+        for _ in range(CHUNKS):
+            step()
+        for _ in range(_COUNTED_STEPS):
+            with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+                step()
+            counts.append(counter.get_total_flops())
+    finally:
+        backbone.acceleration = before
+    return min(counts)
 
 
 def growth(

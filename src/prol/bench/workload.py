@@ -20,7 +20,8 @@ from prol.creation import create
 from prol.learner import Learner
 
 _CURRENT = 10
-_SETS = 8
+CHUNKS = 8
+"""How many different chunks are repeated."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class RandomChunks:
                 random.integers(0, 256, (images, side, side, 3), dtype=np.uint8),
                 random.choice(np.asarray(labels), images),
             )
-            for _ in range(_SETS)
+            for _ in range(CHUNKS)
         ]
         self._next = cycle(self.all)
 
@@ -84,12 +85,6 @@ class Workload:
     classes: int = 100
     first_task: bool = False
     side: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.classes < 2:
-            raise ValueError(f"at least 2 classes are needed, got {self.classes}")
-        if self.side is not None and self.side < 1:
-            raise ValueError(f"side must be at least 1, got {self.side}")
 
     @property
     def current(self) -> range:

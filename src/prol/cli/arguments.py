@@ -47,7 +47,7 @@ Weights = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="The precision: auto, float32, float64 or bf16.")]
-Threads = Annotated[int | None, typer.Option(help="Processor threads. By default as torch chooses.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads. By default as torch chooses.")]
 FreeThreads = Annotated[
     int | None, typer.Option(help="Processor threads. By default those that other processes leave free at the start.")
 ]
@@ -304,6 +304,4 @@ def set_threads(threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        if threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
         torch.set_num_threads(threads)

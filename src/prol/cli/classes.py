@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,12 +15,34 @@ from prol.cli.terminal import output
 if TYPE_CHECKING:
     from prol.classes import Label
     from prol.learner import Removal
+    from prol.runs.saved_folders import ClassFolder
 
 app = typer.Typer(help="List, rename, merge and remove the classes of a saved learner.", no_args_is_help=True)
 
-Integer = Annotated[bool, typer.Option("--integer", help="Treat names as whole numbers: 1 is not the text 1.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is erased.")]
-Note = Annotated[str, typer.Option(help="A note for operations.jsonl, such as the number of a request.")]
+
+
+@dataclass(frozen=True)
+class ChangeFlags:
+    """How names are read, and what a change of classes needs and records."""
+
+    integer: bool = a.flag("Treat names as whole numbers: 1 is not the text 1.", None, "--integer", default=False)
+    note: str = a.flag("A note for operations.jsonl, such as the number of a request.", default="")
+    backbone: a.Weights = None
+    device: a.Device = "auto"
+
+    def label(self, text: str) -> Label:
+        if not self.integer:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a whole number: leave out --integer, or give a number") from None
+
+    def open(self, folder: Path) -> ClassFolder:
+        from prol.runs.saved_folders import ClassFolder
+
+        return ClassFolder(folder, self.backbone, self.device, self.note)
 
 
 @app.command("list")
@@ -48,67 +72,30 @@ def list_(
 
 
 @app.command()
-def rename(
-    folder: a.Saved,
-    old: str,
-    new: str,
-    integer: Integer = False,
-    note: Note = "",
-    backbone: a.Weights = None,
-    device: a.Device = "auto",
-) -> None:
+@a.with_flags
+def rename(folder: a.Saved, old: str, new: str, flags: ChangeFlags) -> None:
     """Give a class another name."""
-    from prol.runs.saved_folders import ClassFolder
-
-    names = _label(old, integer), _label(new, integer)
-    ClassFolder(folder, backbone, device, note).rename(*names)
-    typer.echo(f"Renamed to {_shown(names[1])} in {folder}")
+    label = flags.label(new)
+    flags.open(folder).rename(flags.label(old), label)
+    typer.echo(f"Renamed to {_shown(label)} in {folder}")
 
 
 @app.command()
-def merge(
-    folder: a.Saved,
-    source: str,
-    into: str,
-    integer: Integer = False,
-    yes: Yes = False,
-    note: Note = "",
-    backbone: a.Weights = None,
-    device: a.Device = "auto",
-) -> None:
+@a.with_flags
+def merge(folder: a.Saved, source: str, into: str, flags: ChangeFlags, yes: Yes = False) -> None:
     """Merge one class into another; this cannot be undone."""
-    from prol.runs.saved_folders import ClassFolder
-
-    names = _label(source, integer), _label(into, integer)
+    names = flags.label(source), flags.label(into)
     _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} permanently?", yes)
-    _print(ClassFolder(folder, backbone, device, note).merge(*names), "as if both had been learnt under one name")
+    _print(flags.open(folder).merge(*names), "as if both had been learnt under one name")
 
 
 @app.command()
-def remove(
-    folder: a.Saved,
-    name: str,
-    integer: Integer = False,
-    yes: Yes = False,
-    note: Note = "",
-    backbone: a.Weights = None,
-    device: a.Device = "auto",
-) -> None:
+@a.with_flags
+def remove(folder: a.Saved, name: str, flags: ChangeFlags, yes: Yes = False) -> None:
     """Erase what is stored of a class alone, and say what still holds a trace; this cannot be undone."""
-    from prol.runs.saved_folders import ClassFolder
-
-    label = _label(name, integer)
+    label = flags.label(name)
     _confirm(f"Remove {_shown(label)} permanently?", yes)
-    _print(ClassFolder(folder, backbone, device, note).remove(label), "as if the class had never been seen")
-
-
-def _label(text: str, integer: bool) -> Label:
-    if not integer:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a whole number: leave out --integer, or give a number") from None
+    _print(flags.open(folder).remove(label), "as if the class had never been seen")
 
 
 def _confirm(question: str, yes: bool) -> None:

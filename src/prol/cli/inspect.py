@@ -109,7 +109,7 @@ def _options(method: str) -> list[list[str]]:
 
     from prol import registry
     from prol.options import describe_options
-    from prol.runs.plan import spell
+    from prol.runfiles import spell
 
     options = registry.method(method).read_options({})
     allowed, meanings = describe_options(type(options)), _field_docstrings(type(options))

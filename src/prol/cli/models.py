@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +14,6 @@ from prol.cli.terminal import output
 
 if TYPE_CHECKING:
     from prol.data import Unreadable
-    from prol.report.predictions import Predicted
-    from prol.runs.loading import ImagePredictions
 
 UNREADABLE = STORES_SAMPLES = 1
 
@@ -41,11 +39,11 @@ def predict(
         Path, typer.Argument(help="A folder that `prol export` or `learner.save` wrote, or hub:OWNER/NAME[@REVISION].")
     ],
     images: Annotated[list[str], typer.Argument(help="Files, folders that are searched for images, or patterns.")],
-    top: Annotated[int, typer.Option(help="The number of predictions per image.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="The number of predictions per image.")] = 1,
     form: Annotated[str, typer.Option("--format", help="The output format: table, json or csv.")] = "table",
     out: Annotated[Path | None, typer.Option(help="The file to write instead of printing.")] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Images per forward pass. By default 64 on a CPU, 256 on a GPU.")
+        int | None, typer.Option(min=1, help="Images per forward pass. By default 64 on a CPU, 256 on a GPU.")
     ] = None,
     backbone: a.Weights = None,
     device: a.Device = "auto",
@@ -59,13 +57,10 @@ def predict(
 
     from prol.data.folder import find_images
     from prol.loading import load
-    from prol.report.predictions import prediction_format
+    from prol.report.predictions import FORMATS
     from prol.runs.loading import predict_files
 
-    for name, value in (("top", top), ("batch", batch)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-    write = prediction_format(form)
+    a.require_format(form, *FORMATS)
     given = find_images(images)
     if not given.paths:
         raise ValueError("no images: " + "; ".join(f"{name}: {reason}" for name, reason in given.missing))
@@ -73,9 +68,13 @@ def predict(
     if not learner.classes:
         raise ValueError(f"{folder} has learnt nothing yet: it cannot predict")
     bad = [f"{name}: {reason}" for name, reason in given.missing]
+
+    def skip(one: Unreadable) -> None:
+        bad.append(f"{one.path}: {one.reason}")
+
     threads = (os.cpu_count() or 2) // 2 if workers is None else workers
-    predicted = predict_files(learner, given.paths, top=top, batch=batch, workers=threads)
-    _write(write(_readable(predicted, bad)), out)
+    predicted = predict_files(learner, given.paths, skip, top=top, batch=batch, workers=threads)
+    _write(FORMATS[form](predicted), out)
     for text in bad:
         warn(f"cannot read {text}")
     if bad:
@@ -137,17 +136,6 @@ def merge(
     images = "" if counts is None else f" of {round(float(counts.sum())):,} images"
     line = f"{merged.name} with {len(merged.classes):,} classes{images}, from {len(folders)} learners, written to {out}"
     output().say(line)
-
-
-def _readable(predicted: Iterable[ImagePredictions | Unreadable], bad: list[str]) -> Iterator[Predicted]:
-    """The predictions; unreadable images are added to `bad`."""
-    from prol.data import Unreadable
-
-    for one in predicted:
-        if isinstance(one, Unreadable):
-            bad.append(f"{one.path}: {one.reason}")
-        else:
-            yield one.image, one.predictions
 
 
 def _write(pieces: Iterable[str], out: Path | None) -> None:

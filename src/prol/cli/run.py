@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,7 +116,7 @@ def rate_curve(
     from prol.report.plot import check_figure_file, require_matplotlib
     from prol.report.run import plot_rates, rate_table
     from prol.runs import display_for
-    from prol.runs import rate_curve as curve
+    from prol.runs.rate_curve import rate_curve as measure
 
     speeds = _numbers(rates)
     folder = out or Path("runs") / f"rates-{method}-{dataset}-seed{seed}"
@@ -125,7 +126,7 @@ def rate_curve(
         check_figure_file(plot)
     plan = flags.plan(method, dataset, parse_pairs(options or []), seed=seed)
     console = output()
-    points = curve.as_rows(curve.rate_curve(plan, speeds, folder, display_for(console), clock.clock(speeds[0])))
+    points = [asdict(one) for one in measure(plan, speeds, folder, display_for(console), clock.clock(speeds[0]))]
     console.print(rate_table(points))
     plot_rates(points, f"{method} on {dataset}, seed {seed}", picture)
     console.say(f"Runs and curve.json written to {folder}, picture to {picture}")

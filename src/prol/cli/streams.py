@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from prol.data import Dataset
     from prol.data.streams import Stream
-
-_MOST_BINS = 100
 
 
 @a.with_flags
@@ -34,8 +32,9 @@ def streams(
     """Show the order in which a data set would come, or list the protocols."""
     from prol.options import own_arguments
     from prol.report.plot import check_figure_file
+    from prol.report.stream_plot import plot_stream
     from prol.runs import Plan
-    from prol.runs.setup import look_up, open_data
+    from prol.runs.setup import class_times, look_up, open_data
 
     console = output()
     if dataset is None:
@@ -63,9 +62,10 @@ def streams(
         console.say(note)
     title = f"{plan.protocol} stream of {dataset}, seed {seed}"
     console.print(_task_table(stream, opened, title))
-    console.say(_information_given(stream))
+    boundaries, classes = ("yes" if one else "no" for one in (stream.boundaries_told, stream.classes_announced))
+    console.say(f"Given to the learner: task boundaries: {boundaries}, classes of next task: {classes}.")
     if plot is not None:
-        _plot(stream, opened, title, plot)
+        plot_stream(*class_times(opened, stream), title, plot)
         console.say(f"Plot written to {plot}")
 
 
@@ -73,20 +73,17 @@ def _list_protocols() -> None:
     from prol import registry
     from prol.data.streams import SHARED_ARGUMENTS
     from prol.options import describe_options, own_arguments
+    from prol.runfiles import spell
 
     found, problems = registry.load_all("protocols")
     rows = []
     for name, order in found.items():
         allowed, defaults = describe_options(order), own_arguments(order)
         options = own_arguments(order, SHARED_ARGUMENTS)
-        own = [f"{option}={_shown(defaults[option])}: {allowed[option]}" for option in options]
+        own = [f"{option}={spell(defaults[option])}: {allowed[option]}" for option in options]
         given = "boundaries, classes" if defaults.get("boundaries") else "nothing"
         rows.append([name, first_line(order), given, "\n".join(own)])
     print_list(("protocol", "what it is", "given by default", "its own options (-P)"), rows, problems)
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _task_table(stream: Stream, dataset: Dataset, title: str) -> RichTable:
@@ -99,22 +96,3 @@ def _task_table(stream: Stream, dataset: Dataset, title: str) -> RichTable:
         rows.append([*map(str, counts), f"{100 * summary.foreign_share:.1f}"])
     titles = ("task", "samples", "chunks", "own classes", "classes present", "of other tasks' classes, %")
     return Table.of(titles, rows, "r" * len(titles), title).rich()
-
-
-def _information_given(stream: Stream) -> str:
-    given = (stream.boundaries_told, stream.classes_announced)
-    boundaries, classes = ("yes" if one else "no" for one in given)
-    return f"Given to the learner: task boundaries: {boundaries}, classes of next task: {classes}."
-
-
-def _plot(stream: Stream, dataset: Dataset, title: str, file: Path) -> None:
-    from itertools import accumulate
-
-    from prol.data.streams import class_presence, summarise_tasks
-    from prol.report.stream_plot import plot_stream
-
-    labels = dataset.train.labels
-    sizes = [task.samples for task in summarise_tasks(stream, labels)]
-    names = [dataset.class_names[number] for group in stream.task_classes for number in group]
-    starts = list(accumulate(sizes[:-1], initial=0))
-    plot_stream(class_presence(stream, labels, min(_MOST_BINS, sum(sizes))), starts, names, title, file)

@@ -96,17 +96,15 @@ def sweep(
 
 def sort_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Methods and data sets, distinguished by their names."""
-    from difflib import get_close_matches
-
     from prol import registry
+    from prol.options import did_you_mean
 
     methods, datasets = registry.names("methods"), registry.names("datasets")
     for word in words:
         name = word.partition(":")[0]
         if name not in methods and word not in datasets:
             known = methods if ":" in word else methods | datasets
-            near = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, known)
             raise ValueError(f"{word!r} is neither a method nor a data set{hint}; see prol methods and prol datasets")
     return [word for word in words if word not in datasets], [word for word in words if word in datasets]
 

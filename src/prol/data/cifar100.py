@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.data.base import ArraySplit, Dataset
-from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test, refuse_split
+from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test
 
 CIFAR100 = Published(
     name="cifar100",
@@ -36,9 +36,7 @@ _ALLOWED = {
 }
 
 
-def cifar100(
-    data: str | Path | None = None, seed: int = 0, address: str | None = None, split: str | None = None
-) -> Dataset:
+def cifar100(data: str | Path | None = None, seed: int = 0, address: str | None = None) -> Dataset:
     """A hundred classes of objects and animals as 32 x 32 images: 50,000 train and 10,000 test images.
 
     Args:
@@ -48,13 +46,11 @@ def cifar100(
         seed: has no effect: the splits are the published ones.
         address: download from here instead of the official address. The official checksum applies unless it ends in its
             own `#md5=...`.
-        split: must be None: the splits are the published ones.
 
     References:
         A. Krizhevsky (2009). Learning multiple layers of features from tiny images. Technical report, Toronto.
     """
     del seed
-    refuse_split(CIFAR100.name, split)
     layouts = (
         Layout("the folder cifar-100-python with the files train, test and meta", _is_official, _read_official),
         IMAGE_FOLDERS,

@@ -8,7 +8,7 @@ import numpy as np
 
 from prol.data.base import Dataset
 from prol.data.folder import FileSplit
-from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test, refuse_split
+from prol.data.published import IMAGE_FOLDERS, Layout, Published, open_published, parquet_train_and_test
 
 CUB200 = Published(
     name="cub200",
@@ -26,20 +26,17 @@ CUB200 = Published(
 _LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 
 
-def cub200(
-    data: str | Path | None = None, seed: int = 0, address: str | None = None, split: str | None = None
-) -> Dataset:
+def cub200(data: str | Path | None = None, seed: int = 0, address: str | None = None) -> Dataset:
     """Two hundred species of birds, about sixty photographs each: 5,994 train and 5,794 test images.
 
     Args:
-        data, seed, address, split: as for `cifar100`, with the folder `CUB_200_2011`.
+        data, seed, address: as for `cifar100`, with the folder `CUB_200_2011`.
 
     References:
         C. Wah, S. Branson, P. Welinder, P. Perona, S. Belongie (2011). The Caltech-UCSD Birds-200-2011 dataset.
         Technical report CNS-TR-2011-001, California Institute of Technology.
     """
     del seed
-    refuse_split(CUB200.name, split)
     layouts = (
         Layout(f"the folder CUB_200_2011 with images/ and {', '.join(_LISTS)}", _is_official, _read_official),
         IMAGE_FOLDERS,

@@ -108,7 +108,7 @@ def _open(
     def given(dataset: Dataset, root: Path) -> Dataset:
         if split is not None:
             raise ValueError(f"the copy in {root} has its own train and test, so split={split!r} cannot be used")
-        note = f"the copy in {root} is cut into train and test already, so seed and test_share have no effect"
+        note = f"the copy in {root} is split into train and test already, so seed and test_share have no effect"
         return replace(dataset, split=None, notes=(*dataset.notes, note))
 
     parquet = parquet_train_and_test(_LABELS)

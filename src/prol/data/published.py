@@ -114,12 +114,6 @@ def images_per_task(labels: NDArray[np.int64], tasks: int = _TASKS) -> list[int]
     return [int(of_task.sum()) for of_task in np.array_split(counts, tasks)]
 
 
-def refuse_split(name: str, split: str | None) -> None:
-    """Refuses an index file for a data set whose splits are published."""
-    if split is not None:
-        raise ValueError(f"data set {name!r} has published splits and takes no index file, got split={split!r}")
-
-
 def has_image_folders(root: Path) -> bool:
     """Whether `train/` and `test/` both contain folders."""
     return all(

@@ -22,17 +22,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import prol
+from prol.options import Count, NotNegative, Positive, Whole, require_ranges
 from prol.runs import Plan, RunFolder
-from prol.runs.display import lines_to
-from prol.runs.executors import (
-    RETRIES,
-    attempt,
-    in_words,
-    require_jobs,
-    require_retries,
-    sentence_of,
-    with_share_of_processors,
-)
+from prol.runs.display import Lines
+from prol.runs.executors import RETRIES, attempt, in_words, sentence_of, with_share_of_processors
 
 CONNECT_SECONDS = 10.0
 LOCK_SECONDS = 120.0
@@ -56,22 +49,16 @@ class RayExecutor:
     """
 
     address: str | None = None
-    cpus: float = 1
-    gpus: float = 0
-    memory: float | None = None
-    retries: int = RETRIES
-    jobs: int | None = None
+    cpus: Positive = 1
+    gpus: NotNegative = 0
+    memory: Positive | None = None
+    retries: Whole = RETRIES
+    jobs: Count | None = None
 
     def __post_init__(self) -> None:
-        require_retries(self.retries)
-        if self.jobs is not None:
-            require_jobs(self.jobs)
-        if not 0 < self.cpus < math.inf:
-            raise ValueError(f"cpus must be above 0, got {self.cpus}")
-        if not 0 <= self.gpus < math.inf or (self.gpus > 1 and self.gpus != int(self.gpus)):
+        require_ranges(self)
+        if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"gpus must be a fraction of one or a whole number, got {self.gpus}")
-        if self.memory is not None and not 0 < self.memory < math.inf:
-            raise ValueError(f"memory must be above 0 gigabytes, got {self.memory}")
         if self.address is not None and self.address.startswith("ray://"):
             raise ValueError(
                 f"{self.address} is for programs outside a cluster, which share no files with it: call this on a "
@@ -331,7 +318,7 @@ def _execute(request: RunRequest, messages: SimpleQueue[str | RunEnded]) -> None
             _wait_for_lock(RunFolder(request.path))
         plan = with_share_of_processors(request.plan, request.path, request.cpus)
         with chdir(request.folder) if request.folder.is_dir() else nullcontext():
-            problem = attempt(plan, request.path, lines_to(messages.put))
+            problem = attempt(plan, request.path, Lines(messages.put))
     except BaseException as error:
         if os.environ.get("PROL_DEBUG") == "1":  # an exception raised here would not be seen by anybody
             for line in "".join(traceback.format_exception(error)).splitlines():

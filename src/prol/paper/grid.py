@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from prol import registry
-from prol.paper.differences import read_beside_paper
 from prol.paper.items import Want
 from prol.paper.scale import BUILT_IN_BACKBONE
 from prol.runfiles import RunFiles
-from prol.runs.engine import Say
+from prol.runs.engine import Say, read_finished
 from prol.runs.executors import sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection
@@ -112,7 +111,7 @@ class Grid:
             run = RunFolder(path)
             if run.status() == "finished":
                 try:
-                    runs.append(read_beside_paper(run))
+                    runs.append(read_finished(run))
                 except DamagedRun as error:
                     self.problems[path] = str(error)
                     why.append(str(error))

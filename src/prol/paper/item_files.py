@@ -1,4 +1,4 @@
-"""An item's folder: its runs as a list, its tables as text and data, its figures."""
+"""An item's folder: its runs as a list, its tables as text and data with what differs from the paper, its figures."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 
 from prol.files import write_json, write_text
 from prol.paper import tables, timing_tables
-from prol.paper.differences import differences, read_beside_paper
 from prol.paper.grid import Outcome
 from prol.paper.items import ITEMS, Item
+from prol.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
 from prol.report.sheet import Sheet, SheetTable, sheet_csv, sheet_markdown
 from prol.report.sheet_plot import plot_sheet
+from prol.runfiles import RunFiles
+from prol.runs.engine import read_finished
 from prol.runs.folder import DamagedRun, RunFolder
 
 RUNS, OUTCOMES = "runs", "runs.json"
@@ -47,6 +49,60 @@ def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
         tuple(differences(item, [run for one in outcomes for run in one.runs])),
         tuple(_TABLES[item](outcomes)),
     )
+
+
+def differences(item: str, runs: Sequence[RunFiles]) -> list[tuple[str, str, str]]:
+    """Triples of setting, value here, and value in the paper, from the configs of the runs."""
+    ordered = {"seeds": sorted(runs, key=lambda run: run.config["seed"])}
+    found = []
+    for what, paper in _paper_settings(item).items():
+        values = (value for run in ordered.get(what, runs) for value in _settings(run)[what])
+        here = ", ".join(dict.fromkeys(values))
+        if here and here != paper:  # settings that runs did not record are omitted
+            found.append((what, here, paper))
+    return found
+
+
+def _settings(run: RunFiles) -> dict[str, list[str]]:
+    config = run.config
+    dataset, protocol, how = config["dataset"], config["protocol"], config.get("preprocessing")
+    limit, rate = dataset.get("limit_per_class"), config["options"].get("lr")
+    tasks, notes = str(protocol["tasks"]), dataset.get("notes") or []
+    data = "; ".join([f"{dataset['train_images']:,} + {dataset['test_images']:,} images", *notes])
+    return {
+        "backbone": [f"{config['backbone']['name']} ({config['backbone']['sha256'][:12]})"],
+        "image size": [] if how is None else [f"{how['size']} pixels"],
+        "data": [f"{dataset['name']} ({data})"],
+        "limit per class": ["none" if limit is None else str(limit)],
+        "tasks": [tasks if tasks == str(TASKS) else f"{tasks} ({dataset['name']})"],
+        "chunk": [str(protocol["chunk"])],
+        "seeds": [str(config["seed"])],
+        "precision": [f"{config['precision']} on {config['device'].partition(':')[0]}"],
+        "hardware": run.hardware,
+        "learning rates": [] if rate is None else [f"{config['method']} {rate:g} ({dataset['name']})"],
+    }
+
+
+def _paper_settings(item: str) -> dict[str, str]:
+    data = {
+        "main": "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200",
+        "history": "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200",
+        "appendix": "CIFAR-100, ImageNet-R, ImageNet-A, CUB-200; times on ImageNet-R",
+        "non-ptm": "CIFAR-100",
+    }
+    without_ptm = item == "non-ptm"
+    return {
+        "backbone": f"ResNet-18; PROL {PAPER_TINY_BACKBONE}" if without_ptm else PAPER_BACKBONE,
+        "image size": "32; PROL 224 pixels" if without_ptm else "224 pixels",
+        "data": data.get(item, "ImageNet-R"),
+        "limit per class": "none",
+        "tasks": str(TASKS),
+        "chunk": str(CHUNK),
+        "seeds": "three by the text; most printed numbers fit a single run",
+        "precision": "not said; one A100 of 40 GB",
+        "hardware": "one A100 of 40 GB",
+        "learning rates": "from a grid of 0.001 to 0.1, choice not said",
+    }
 
 
 def _appendix_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
@@ -140,7 +196,7 @@ def _with_runs(outcome: Outcome, paths: Sequence[Path]) -> Outcome:
     runs, why = [], [] if outcome.why is None else [outcome.why]
     for path in paths:
         try:
-            runs.append(read_beside_paper(RunFolder(path)))
+            runs.append(read_finished(RunFolder(path)))
         except (DamagedRun, FileNotFoundError) as error:
             why.append(str(error))
     return replace(outcome, runs=tuple(runs), why="; ".join(why) or None)

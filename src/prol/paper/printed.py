@@ -41,14 +41,10 @@ class PrintedTable:
 
 
 @cache
-def _content() -> dict[str, Any]:
+def printed_tables() -> dict[str, Any]:
+    """The content of `printed.json`, by the names of tables."""
     content: dict[str, Any] = json.loads((files("prol.paper") / "printed.json").read_text(encoding="utf-8"))
     return content
-
-
-def names() -> list[str]:
-    """The names of all tables."""
-    return sorted(_content())
 
 
 @cache
@@ -58,7 +54,7 @@ def read_printed(name: str) -> PrintedTable:
     >>> read_printed("main").find("PROL", "cifar100 FAA")
     Printed(value=86.32, slip=None)
     """
-    content = _content()[name]
+    content = printed_tables()[name]
     return PrintedTable(
         label=content["label"],
         columns=tuple(content.get("columns", PER_TASK)),

@@ -55,13 +55,6 @@ FORMATS: dict[str, Callable[[Iterable[Predicted]], Iterator[str]]] = {
 }
 
 
-def prediction_format(name: str) -> Callable[[Iterable[Predicted]], Iterator[str]]:
-    """The function that writes a format."""
-    if name not in FORMATS:
-        raise ValueError(f"format {name!r} is not known: use one of {', '.join(FORMATS)}")
-    return FORMATS[name]
-
-
 def _name(image: Path) -> str:
     """A path as text; bytes in it that are no text are written as escapes."""
     return str(image).encode("utf-8", "backslashreplace").decode("utf-8")

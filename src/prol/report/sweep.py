@@ -39,6 +39,8 @@ class SweepRun:
     caa: float | None = None
     forgetting: float | None = None
     images_per_second: float | None = None
+    side_by_side: bool = False
+    """Whether other runs were running at the same time, so that its speed says little."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def sweep_content(runs: Sequence[SweepRun], development: bool) -> dict[str, Any]
         "best": [asdict(one) for one in best_of(settings)],
         "settings": [asdict(one) for one in settings],
         "runs": [asdict(run) for run in runs],
+        "side_by_side": {run.folder: True for run in runs if run.side_by_side},
     }
 
 

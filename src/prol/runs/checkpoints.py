@@ -111,7 +111,7 @@ def _read(path: Path, number: int, checksum: str) -> tuple[dict[str, Tensor], di
         raise ValueError(f"its note is no JSON: {error}") from error
     if not isinstance(content, dict):
         raise ValueError("its note is no JSON object")
-    if content.pop("checkpoint", number) != number:
+    if content.pop("checkpoint", None) != number:
         raise ValueError("its number is not that of its name")
     return tensors, content
 
@@ -181,9 +181,9 @@ def restore_newest(
     if newest is None:
         return Cursor(), Timing(hardware), 0
     tensors, content = newest
-    then = content.get("begun_with", begun_with)  # older checkpoints lack it
-    require_same({name: then.get(name) for name in begun_with}, begun_with, warn)
     try:
+        then = content["begun_with"]
+        require_same({name: then.get(name) for name in begun_with}, begun_with, warn)
         learner.load_state(tensors, content["learner"])
         return Cursor(**content["cursor"]), Timing(hardware, content["timing"]), int(content["events_bytes"])
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:

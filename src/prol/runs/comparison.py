@@ -13,8 +13,8 @@ from prol.report.comparison import Row, compare_runs, describe_stream, from_scra
 from prol.report.comparison_table import comparison_markdown
 from prol.runfiles import RunFiles
 from prol.runs.display import Display, Silent
-from prol.runs.engine import SIDE_BY_SIDE, Say, Summary, known_side_by_side, read_finished, run_all
-from prol.runs.executors import Executor, LocalProcesses, Serial, require_jobs, sentence_of
+from prol.runs.engine import Say, Summary, read_finished, run_all
+from prol.runs.executors import Executor, LocalProcesses, Serial, sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection, require_planned
 from prol.runs.plan import Plan
@@ -61,7 +61,9 @@ def compare(
         executor: where the runs are executed; by default here, according to `jobs` and `display`.
     """
     folder, say = Path(out), say or (lambda _: None)
-    _require_fair(plans, seeds, jobs)
+    if executor is None:
+        executor = Serial(display or Silent()) if jobs == 1 else LocalProcesses(jobs)
+    _require_fair(plans, seeds)
     named = _named(plans)
     outlines, mistakes = _inspect(named)
     _require_room(folder, named, outlines)
@@ -69,8 +71,6 @@ def compare(
     runs = {folder / f"{name}-seed{seed}": replace(named[name], seed=seed) for seed in seeds for name in outlines}
     for name, mistake in mistakes.items():
         say(f"{name} is left out: {mistake}")
-    if executor is None:
-        executor = LocalProcesses(jobs) if jobs > 1 else Serial(display or Silent())
 
     def ended(path: Path, problem: str | None) -> str | None:
         if problem is not None:
@@ -111,12 +111,11 @@ def _named(plans: Sequence[Plan]) -> dict[str, Plan]:
     return dict(zip(names, plans, strict=True))
 
 
-def _require_fair(plans: Sequence[Plan], seeds: Sequence[int], jobs: int) -> None:
+def _require_fair(plans: Sequence[Plan], seeds: Sequence[int]) -> None:
     if not plans or not seeds:
         raise ValueError("a comparison needs at least one method and one seed")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds {', '.join(map(str, seeds))} hold one twice: give each seed once")
-    require_jobs(jobs)
     # Backbones are compared when they are open.
     own: dict[str, Any] = {"method": "", "options": {}, "seed": 0, "backbone": ""}
     for plan in plans:
@@ -188,11 +187,10 @@ def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple
 def _summarise(folder: Path, failures: Mapping[str, str]) -> tuple[Comparison, list[RunFiles]]:
     runs: list[RunFiles] = []
     damaged: dict[str, str] = {}
-    known = known_side_by_side(folder / SUMMARY)
     for run in (RunFolder(path) for path in sorted(folder.iterdir()) if path.is_dir()):
         if run.status() == "finished":
             try:
-                runs.append(read_finished(run, known))
+                runs.append(read_finished(run))
             except DamagedRun as error:
                 damaged[run.path.name] = str(error)
     headline = describe_stream(runs) if runs else "nothing yet"
@@ -202,5 +200,5 @@ def _summarise(folder: Path, failures: Mapping[str, str]) -> tuple[Comparison, l
 def _write(folder: Path, failures: Mapping[str, str]) -> None:
     comparison, runs = _summarise(folder, failures)
     beside = {run.folder: True for run in runs if run.side_by_side}
-    write_json(folder / SUMMARY, asdict(comparison) | {SIDE_BY_SIDE: beside})
+    write_json(folder / SUMMARY, asdict(comparison) | {"side_by_side": beside})
     write_text(folder / PAGE, comparison_markdown(comparison.headline, comparison.rows, comparison.failure_lines()))

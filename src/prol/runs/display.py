@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +27,12 @@ class Display(Protocol):
 
 def display_for(console: Console) -> Display:
     """The display that suits where the output goes."""
-    return LiveBar(console) if console.is_terminal else Lines(console)
+    return LiveBar(console) if console.is_terminal else Lines(partial(_print, console))
+
+
+def _print(console: Console, line: str) -> None:
+    """Names of files and classes are printed as they are, and only a terminal breaks lines."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class Silent:
@@ -43,10 +48,10 @@ class Silent:
 
 
 class Lines:
-    """One line per task, and one every half minute in between."""
+    """One line per task, and one every half minute in between; `say` receives each, and may pass it on anywhere."""
 
-    def __init__(self, console: Console, seconds_between: float = 30.0) -> None:
-        self.console, self.seconds_between = console, seconds_between
+    def __init__(self, say: Callable[[str], None], seconds_between: float = 30.0) -> None:
+        self.say, self.seconds_between = say, seconds_between
         self.tasks = self.chunks = 0
         self.speed, self.silent_for = Speed(), 0.0
 
@@ -74,7 +79,7 @@ class Lines:
 
     def _print(self, line: str) -> None:
         self.silent_for = 0.0
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.say(line)
 
 
 class LiveBar:
@@ -97,7 +102,7 @@ class LiveBar:
     @contextmanager
     def showing(self, setup: Setup, folder: Path, cursor: Cursor) -> Iterator[None]:
         self.tasks = len(setup.stream.task_classes)
-        self.console.print(headline(setup, folder, cursor), markup=False, highlight=False, soft_wrap=True)
+        _print(self.console, headline(setup, folder, cursor))
         self.bar.update(self.row, total=len(setup.stream.chunks), completed=cursor.chunks)
         self.bar.start_task(self.row)
         with self.bar:
@@ -122,7 +127,7 @@ class LiveBar:
                 self.warn(skipped_line(event))
 
     def warn(self, line: str) -> None:
-        self.console.print(f"warning: {line}", markup=False, highlight=False, soft_wrap=True)
+        _print(self.console, f"warning: {line}")
 
     def _update(self, **fields: object) -> None:
         self.bar.update(self.row, **fields)  # type: ignore[arg-type]
@@ -172,19 +177,3 @@ def point_line(event: events.PointEvaluated) -> str:
 def skipped_line(event: events.ImagesSkipped) -> str:
     more = f" and {len(event.paths) - 1} more" if len(event.paths) > 1 else ""
     return f"skipped unreadable {event.half} image {event.paths[0]} ({event.reasons[0]}){more}"
-
-
-def lines_to(hear: Callable[[str], None]) -> Lines:
-    """A display that passes each line on, for example to the process that started the run."""
-    return Lines(Console(file=_Outbox(hear), highlight=False, markup=False))
-
-
-class _Outbox(io.StringIO):
-    def __init__(self, hear: Callable[[str], None]) -> None:
-        super().__init__()
-        self.hear = hear
-
-    def write(self, text: str) -> int:
-        for line in text.splitlines():
-            self.hear(line)
-        return len(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -13,9 +12,6 @@ from prol.runfiles import DamagedFile, RunFiles, read_run
 from prol.runs.executors import Executor, Serial
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.plan import Plan
-
-SIDE_BY_SIDE = "side_by_side"
-"""Key of a summary: which runs had others running at the same time, by the names of their folders."""
 
 _OLD_VERB = "settle"
 """What version 0.1 called `Executor.execute`; accepted for one version."""
@@ -138,33 +134,10 @@ def _duration(seconds: float) -> str:
     return f", about {seconds:.0f} s to go" if seconds < 90 else f", about {seconds / 60:.0f} min to go"
 
 
-def read_finished(run: RunFolder, known: Mapping[str, bool] | None = None) -> RunFiles:
-    """The content of a finished run, with its times.
-
-    Args:
-        known: which runs were side by side according to an earlier summary, for runs that do not record it.
-    """
+def read_finished(run: RunFolder) -> RunFiles:
+    """The content of a finished run, with its times."""
     run.read(run.timing)
     try:
-        files = replace(read_run(run.path), folder=run.path.name)
+        return replace(read_run(run.path), folder=run.path.name)
     except DamagedFile as error:
-        raise damaged(run, error) from error
-    if SIDE_BY_SIDE in files.config:
-        return files
-    return replace(files, side_by_side=(known or {}).get(run.path.name, False))
-
-
-def damaged(run: RunFolder, error: Exception) -> DamagedRun:
-    """The error for a run whose files make no sense."""
-    return DamagedRun(
-        f"{run.path} is damaged or of another version of prol ({error!r}): move {run.path} away and start the run again"
-    )
-
-
-def known_side_by_side(file: Path) -> dict[str, bool]:
-    """Which runs were side by side, according to an earlier summary."""
-    try:
-        known: dict[str, bool] = dict(json.loads(file.read_text(encoding="utf-8"))[SIDE_BY_SIDE])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return known
+        raise DamagedRun(f"{error}: move {run.path} away and start the run again") from error

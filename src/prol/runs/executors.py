@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Protocol, cast
 
-from prol.runs.display import Display, lines_to
+from prol.options import Count, Whole, require_ranges
+from prol.runs.display import Display, Lines
 from prol.runs.folder import RunFolder
 from prol.runs.inspection import require_planned
 from prol.runs.plan import Plan
@@ -72,12 +73,11 @@ class LocalProcesses:
     Runs share the threads that are free at the start, unless their plans say how many they use.
     """
 
-    jobs: int
-    retries: int = RETRIES
+    jobs: Count
+    retries: Whole = RETRIES
 
     def __post_init__(self) -> None:
-        require_jobs(self.jobs)
-        require_retries(self.retries)
+        require_ranges(self)
 
     def execute(self, pending: Mapping[Path, Plan], hear: Hear) -> Outcomes:
         context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU
@@ -171,19 +171,9 @@ def in_words(error: BaseException) -> str:
     return words if isinstance(error, ValueError | OSError) and words else f"{type(error).__name__}: {words}"
 
 
-def require_jobs(jobs: int) -> None:
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, got {jobs}")
-
-
-def require_retries(retries: int) -> None:
-    if retries < 0:
-        raise ValueError(f"retries must be 0 or more, got {retries}")
-
-
 def _run_in_process(parent: Connection, plan: Plan, path: Path) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
-    display = lines_to(lambda line: parent.send((_LINE, line)))
+    display = Lines(lambda line: parent.send((_LINE, line)))
     parent.send((_ENDED, attempt(plan, path, display)))
 
 

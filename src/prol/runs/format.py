@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,6 +19,7 @@ from torch import Tensor
 
 import prol
 from prol.classes import Label, read_labels, require_distinct
+from prol.runfiles import Backbone, problem_of
 
 FORMAT = 1
 MODEL_FILE = "model.safetensors"
@@ -35,18 +36,24 @@ RENAMED, MERGED, REMOVED = "renamed", "merged", "removed"
 JOINED = "joined"
 """Learners were merged; the other operations change classes."""
 
-_KINDS: dict[str, tuple[type, str]] = {
-    "method": (str, "text"),
-    "options": (dict, "an object"),
-    "seed": (int, "a whole number"),
-    "precision": (str, "text"),
-    "backbone": (dict, "an object"),
-    "preprocessing": (dict, "an object"),
-    "classes": (list, "a list"),
-    "state": (dict, "an object"),
-    "model_sha256": (str, "text"),
-}
-"""Keys that every `meta.json` of this format has, besides the format and the version of prol."""
+
+class State(TypedDict):
+    method: dict[str, Any]
+
+
+class Meta(TypedDict):
+    """What every `meta.json` of this format has, besides the format and the version of prol."""
+
+    method: str
+    options: dict[str, Any]
+    seed: Annotated[int, (-(2**64), 2**64)]
+    precision: str
+    backbone: Backbone
+    preprocessing: dict[str, Any]
+    classes: list[Any]
+    state: State
+    model_sha256: str
+
 
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt", ".joblib")
 """Extensions of files that are usually pickles, which can run any code when they are opened."""
@@ -75,12 +82,10 @@ def read_meta(place: Path) -> dict[str, Any]:
         raise ValueError(
             f"{place} has format {found!r}, this version of prol reads format {FORMAT}: use a matching prol"
         )
+    problem = problem_of(meta, Meta)
+    if problem is not None:
+        raise ValueError(f"{file} is damaged: {problem}; copy the folder again")
     try:
-        for name, (kind, words) in _KINDS.items():
-            _require(meta, name, kind, words)
-        for name in ("name", "sha256"):
-            _require(meta["backbone"], name, str, "text", "backbone.")
-        _require(meta["state"], "method", dict, "an object", "state.")
         require_distinct(read_labels(meta["classes"]))
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}; copy the folder again") from error
@@ -94,14 +99,6 @@ def require_no_pickles(names: Iterable[str], place: str) -> None:
         raise ValueError(
             f"{place} is not opened: it holds {pickles[0]}, and files of that kind can run code; take it out"
         )
-
-
-def _require(content: Mapping[str, Any], name: str, kind: type, words: str, above: str = "") -> None:
-    if name not in content:
-        raise ValueError(f"it has no {above}{name}")
-    value = content[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{above}{name} must be {words}, got {str(value)[:40]!r}")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> str:

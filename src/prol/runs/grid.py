@@ -7,7 +7,6 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 from prol import registry
 from prol.data.streams import SHARED_ARGUMENTS
 from prol.evaluation import Measures
-from prol.options import bind_arguments, coerce_options, own_arguments
-from prol.runs.plan import Plan, read_method, spell_method
+from prol.options import bind_arguments, coerce_options, did_you_mean, own_arguments
+from prol.runfiles import spell_method
+from prol.runs.plan import Plan, read_method
 
 PAPER_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
 """The paper's grid of learning rates, for every method."""
@@ -130,26 +130,32 @@ def _require_some(request: Request) -> None:
 
 def _require_known_axes(request: Request, methods: Sequence[str]) -> None:
     """Each axis must apply to some part of the sweep."""
-    protocols = protocols_of(request.grid, request.settings)
-    owners: dict[str, set[str]] = {
-        _PROTOCOL: {option for name in protocols for option in protocol_options(name)},
-        _DATA: {option for name in request.datasets for option in data_options(name)},
-    }
-    owners |= {f"{method}.": set(method_options(method)) for method in methods}
-    everyone = set().union(*(method_options(method) for method in methods))
+    everything = known_axes(request)
     for axis in request.grid:
         if axis in request.settings:
             raise ValueError(f"{axis} is given as {request.settings[axis]!r} and to be tried: give it once")
-        owner, dot, option = axis.rpartition(".")
-        known = owners.get(f"{owner}.") if dot else {*CONDITIONS, *everyone}
-        if known is None:
+        owner, _, option = axis.rpartition(".")
+        if owner not in ("", "protocol", "data", *methods):
             raise ValueError(
                 f"{axis}: {owner!r} is no method of this sweep; write METHOD.OPTION, protocol.OPTION or data.OPTION"
             )
-        if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+        if axis not in everything:
+            known = [name.rpartition(".")[2] for name in everything if name.rpartition(".")[0] == owner]
+            hint = did_you_mean(option, known)
             raise ValueError(f"nothing in this sweep has {axis!r} to try{hint}; there are: {', '.join(sorted(known))}")
+
+
+def known_axes(request: Request) -> set[str]:
+    """Every name under which something in the sweep has values to try."""
+    protocols = request.grid.get("protocol", [request.settings.get("protocol", "disjoint")])
+    of_methods = {method: method_options(method) for method, _ in map(read_method, request.methods)}
+    return {
+        *CONDITIONS,
+        *(option for options in of_methods.values() for option in options),
+        *(f"{method}.{option}" for method, options in of_methods.items() for option in options),
+        *(f"{_PROTOCOL}{option}" for name in protocols for option in protocol_options(name)),
+        *(f"{_DATA}{option}" for name in request.datasets for option in data_options(name)),
+    }
 
 
 def _require_not_fixed(request: Request, words: Sequence[tuple[str, Mapping[str, str]]]) -> None:
@@ -231,13 +237,6 @@ def _without(prefix: str, condition: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in condition.items() if name.startswith(prefix)}
 
 
-def protocols_of(
-    grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any], otherwise: Sequence[str] = ("disjoint",)
-) -> Sequence[str]:
-    """The protocols to try."""
-    return grid.get("protocol", [settings["protocol"]] if "protocol" in settings else otherwise)
-
-
 def method_options(name: str) -> list[str]:
     """The names of a method's options."""
     return [option.name for option in dataclasses.fields(registry.method(name).Options)]
@@ -297,33 +296,23 @@ def replaced_by_flags(
 ) -> Request:
     """A file's request, in which flags replace what it says about the same setting."""
 
-    protocols = protocols_of(request.grid, request.settings)
-    before, now = ([read_method(word)[0] for word in words] for words in (request.methods, methods or request.methods))
-    owners: dict[str, tuple[Callable[[str], Sequence[str]], Sequence[str], Sequence[str]]] = {
-        "": (method_options, before, now),
-        "data": (data_options, request.datasets, datasets or request.datasets),
-        "protocol": (protocol_options, protocols, protocols_of(axes, settings, protocols)),
-    }
-
-    def stays(axis: str) -> bool:
+    def is_replaced(axis: str) -> bool:
         owner, _, option = axis.rpartition(".")
-        if axis in settings or axis in axes:
-            return False
-        if owner not in owners:
-            return option not in axes and (owner in now or owner not in before)
-        options, had, have = owners[owner]
-        # An option that nobody has stays, to be refused as a mistake.
-        return any(option in options(name) for name in have) or not any(option in options(name) for name in had)
+        of_a_method = owner not in ("", "protocol", "data")
+        return axis in settings or axis in axes or (of_a_method and option in axes)
 
-    return replace(
+    now = replace(
         request,
         methods=methods or request.methods,
         datasets=datasets or request.datasets,
-        grid={axis: values for axis, values in request.grid.items() if stays(axis)} | dict(axes),
+        grid={axis: values for axis, values in request.grid.items() if not is_replaced(axis)} | dict(axes),
         settings={name: value for name, value in request.settings.items() if name not in axes} | dict(settings),
         # The file may know where other data sets are.
         data={name: place for name, place in request.data.items() if not datasets or name in datasets},
     )
+    # An axis goes with what has its option. One that nothing ever had stays, to be refused as a mistake.
+    gone = known_axes(request) - known_axes(now) - axes.keys()
+    return replace(now, grid={axis: values for axis, values in now.grid.items() if axis not in gone})
 
 
 def checked_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -340,8 +329,7 @@ def require_names(names: Iterable[str], known: Iterable[str], where: str) -> Non
     valid = sorted(known)
     for name in names:
         if name not in valid:
-            near = get_close_matches(name, valid, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, valid)
             raise ValueError(f"{where}: unknown name {name!r}{hint}; known: {', '.join(valid)}")
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,26 +145,23 @@ def _require_same_preprocessing(learner: Learner, saved: dict[str, Any], place: 
         raise ValueError(f"{place} was learnt with preprocessing {saved}, but the backbone brings {present}")
 
 
-@dataclass(frozen=True)
-class ImagePredictions:
-    """An image file and its predictions, best first."""
-
-    image: Path
-    predictions: list[Answer]
-
-
 def predict_files(
-    learner: Learner, images: Sequence[Path], *, top: int = 1, batch: int | None = None, workers: int = 0
-) -> Iterator[ImagePredictions | Unreadable]:
-    """Predictions in the order of the images; unreadable images of a batch come after its predictions.
+    learner: Learner,
+    images: Sequence[Path],
+    skip: Callable[[Unreadable], None],
+    *,
+    top: int = 1,
+    batch: int | None = None,
+    workers: int = 0,
+) -> Iterator[tuple[Path, list[Answer]]]:
+    """Each image file with its predictions, best first, in the order of the images.
 
     Args:
+        skip: receives images that cannot be read.
         top: the maximum number of predictions per image.
         batch: images per forward pass; the learner's default when None.
         workers: threads that read ahead.
     """
-    if batch is not None and batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
     learner.predict_batch = batch or learner.predict_batch
     files = FileSplit(tuple(images), np.zeros(len(images), dtype=np.int64))
     parts = np.array_split(np.arange(len(images)), range(learner.predict_batch, len(images), learner.predict_batch))
@@ -175,5 +171,6 @@ def predict_files(
             found = ranked(scores, learner.classes, top, learner.probable(scores))
             if not all(found):
                 raise ValueError("the learner has learnt nothing yet: it cannot predict")
-            yield from (ImagePredictions(images[i], best) for i, best in zip(loaded.indices, found, strict=True))
-        yield from loaded.unreadable
+            yield from ((images[i], best) for i, best in zip(loaded.indices, found, strict=True))
+        for unreadable in loaded.unreadable:
+            skip(unreadable)

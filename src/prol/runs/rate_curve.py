@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from prol.evaluation import Clock
 from prol.files import write_json
@@ -55,25 +54,14 @@ def rate_curve(
             clock = replace(clock, step_seconds=read_step_seconds(str(folder / lowest)))
     times = clock.step_seconds
     seconds = fmean(times) if isinstance(times, tuple) else times
-    write_json(folder / "curve.json", {"mean_step_seconds": seconds, "points": as_rows(points)})
+    write_json(folder / "curve.json", {"mean_step_seconds": seconds, "points": [asdict(point) for point in points]})
     return points
-
-
-def as_rows(points: Sequence[RatePoint]) -> list[dict[str, Any]]:
-    """The points as in `curve.json`."""
-    return [asdict(point) for point in points]
 
 
 def _point(plan: Plan, path: Path, display: Display, threads: int) -> RatePoint:
     finished = finish(with_threads(plan, path, threads), path, display)
     result = finished.read(finished.result)
-    kept_up = result["clock"] or {"rate": None, "missed_share": 0.0, "mean_lag": None, "most_lag": None}
-    return RatePoint(
-        rate=kept_up["rate"],
-        run=path.name,
-        faa=result["metrics"]["faa"],
-        caa=result["metrics"]["caa"],
-        missed_share=kept_up["missed_share"],
-        mean_lag=kept_up["mean_lag"],
-        most_lag=kept_up["most_lag"],
-    )
+    clock = result["clock"] or {"rate": None, "missed_share": 0.0, "mean_lag": None, "most_lag": None}
+    measured = {name: result["metrics"][name] for name in ("faa", "caa")}
+    on_clock = {name: clock[name] for name in ("rate", "missed_share", "mean_lag", "most_lag")}
+    return RatePoint(run=path.name, **measured, **on_clock)

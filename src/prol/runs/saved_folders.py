@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prol.classes import Label
 from prol.files import current_folder
@@ -15,6 +15,8 @@ from prol.runs.saving import Origin, save
 
 if TYPE_CHECKING:
     from prol.learner import Learner, Removal
+
+Done = TypeVar("Done", "Removal", None)
 
 SERVICE = "service"
 """The subfolder with the checkpoints of a service."""
@@ -34,29 +36,15 @@ class ClassFolder:
         self.folder, self.backbone, self.device, self.note = Path(folder).resolve(), backbone, device, note
 
     def rename(self, old: Label, new: Label) -> None:
-        def change(learner: Learner) -> dict[str, Any]:
-            learner.rename_class(old, new)
-            return operation(RENAMED, len(learner.classes), new, note=self.note)
-
-        self._change(change)
+        self._change(lambda learner: learner.rename_class(old, new), RENAMED, new)
 
     def merge(self, source: Label, into: Label) -> Removal:
-        return self._removed(lambda learner: learner.merge_classes(source, into), MERGED, into)
+        return self._change(lambda learner: learner.merge_classes(source, into), MERGED, into)
 
     def remove(self, name: Label) -> Removal:
-        return self._removed(lambda learner: learner.remove_class(name), REMOVED, None)
+        return self._change(lambda learner: learner.remove_class(name), REMOVED)
 
-    def _removed(self, remove: Callable[[Learner], Removal], what: str, left: Label | None) -> Removal:
-        done: list[Removal] = []
-
-        def change(learner: Learner) -> dict[str, Any]:
-            done.append(remove(learner))
-            return operation(what, len(learner.classes), left, done[0].exact, self.note)
-
-        self._change(change)
-        return done[0]
-
-    def _change(self, change: Callable[[Learner], dict[str, Any]]) -> None:
+    def _change(self, change: Callable[[Learner], Done], what: str, left: Label | None = None) -> Done:
         place = current_folder(self.folder)
         meta = read_meta(place)
         if (place / SERVICE).exists():
@@ -66,13 +54,16 @@ class ClassFolder:
             )
         learner = load(self.folder, self.backbone, device=self.device)
         try:
-            line = change(learner)
+            done = change(learner)
         except LookupError as error:
             raise ValueError(str(error)) from error
+        exact = None if done is None else done.exact
+        line = operation(what, len(learner.classes), left, exact, self.note)
         seen, versions = meta.get("seen") or {}, meta.get("versions") or {"prol": meta["prol"]}
         images = None if seen.get("per_class") is not None and meta.get("run") is None else seen.get("images")
         origin = Origin(meta["precision"], versions, images, meta.get("run"), meta.get("left_out"), meta.get("merged"))
         save(learner, self.folder, origin, operations=(line,))
+        return done
 
 
 def merge_folders(

@@ -48,8 +48,8 @@ class Origin:
 
     precision: str
     versions: Mapping[str, str]
-    images: int | None
-    run: Mapping[str, Any] | None
+    images: int | None = None
+    run: Mapping[str, Any] | None = None
     left_out: Mapping[str, Any] | None = None
     merged: Mapping[str, Any] | None = None
 
@@ -81,10 +81,7 @@ def save(
         write_tensors(unfinished / MODEL_FILE, tensors)
         if lines:
             (unfinished / OPERATIONS_FILE).write_text(operations_text(lines), encoding="utf-8")
-        meta = _describe(learner, state, file_sha256(unfinished / MODEL_FILE), origin)
-        recorded = left_out or (None if origin is None else origin.left_out)
-        meta |= {"operations": count_operations(lines), "left_out": recorded}
-        meta |= {} if origin is None or origin.merged is None else {"merged": dict(origin.merged)}
+        meta = _describe(learner, state, file_sha256(unfinished / MODEL_FILE), lines, origin, left_out)
         write_json(unfinished / META_FILE, meta)
         size = (unfinished / MODEL_FILE).stat().st_size
         card = model_card(meta, folder.name, size, learner.citation, learner.from_scratch)
@@ -122,7 +119,7 @@ def save_into(
         raise
     if lines != recorded:
         write_text(folder / OPERATIONS_FILE, operations_text(lines))
-    meta = _describe(learner, state, sha256) | {"operations": count_operations(lines), "left_out": None}
+    meta = _describe(learner, state, sha256, lines)
     if known or not model.exists():
         publish(unfinished, model)
     # From here on the new model is the valid one, under whichever of its two names.
@@ -185,28 +182,37 @@ def require_replaceable(folder: Path) -> None:
 
 
 def _describe(
-    learner: Learner, state: dict[str, Any], model_sha256: str, origin: Origin | None = None
+    learner: Learner,
+    state: dict[str, Any],
+    model_sha256: str,
+    operations: Sequence[Mapping[str, Any]],
+    origin: Origin | None = None,
+    left_out: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content of `meta.json`; None stands for what was not counted, `per_class` is in the order of the classes."""
+    origin = origin or Origin(learner.backbone.precision, versions())
     counted = learner.class_counts()
     per_class = None if counted is None else [round(count) for count in counted.tolist()]
-    images = None if origin is None else origin.images
+    images = origin.images
     if images is None and per_class is not None:
         images = sum(per_class)
-    return {
+    meta = {
         "format": FORMAT,
         "prol": prol.__version__,
         "method": learner.name,
         "options": dataclasses.asdict(learner.options),
         "seed": learner.seed,
-        "precision": learner.backbone.precision if origin is None else origin.precision,
+        "precision": origin.precision,
         "backbone": {"name": learner.backbone.name, "sha256": learner.backbone.sha256},
         "preprocessing": dataclasses.asdict(learner.preprocessing),
         "classes": state["classes"],
         "state": {name: value for name, value in state.items() if name != "classes"},
         "model_sha256": model_sha256,
-        "versions": versions() if origin is None else dict(origin.versions),
+        "versions": dict(origin.versions),
         "seen": {"images": images, "classes": len(learner.classes), "per_class": per_class},
         "footprint": dataclasses.asdict(learner.footprint()),
-        "run": None if origin is None or origin.run is None else dict(origin.run),
+        "run": None if origin.run is None else dict(origin.run),
+        "operations": count_operations(operations),
+        "left_out": left_out or origin.left_out,
     }
+    return meta if origin.merged is None else meta | {"merged": dict(origin.merged)}

@@ -264,15 +264,22 @@ def _labels_sha256(dataset: Dataset) -> str:
 _MOST_BINS = 100
 
 
-def stream_content(dataset: Dataset, stream: Stream) -> dict[str, Any]:
-    """The content of `stream.json`: class names by task, and the samples per class in equal parts of the stream."""
+def class_times(dataset: Dataset, stream: Stream) -> tuple[NDArray[np.int64], list[int], list[str]]:
+    """Samples of each class in equal parts of the stream, `[classes, bins]`; starts of tasks; class names by task."""
     labels = dataset.train.labels
     sizes = [task.samples for task in summarise_tasks(stream, labels)]
     counts = class_presence(stream, labels, min(_MOST_BINS, sum(sizes)))
+    names = [dataset.class_names[number] for group in stream.task_classes for number in group]
+    return counts, list(accumulate(sizes[:-1], initial=0)), names
+
+
+def stream_content(dataset: Dataset, stream: Stream) -> dict[str, Any]:
+    """The content of `stream.json`."""
+    counts, task_starts, names = class_times(dataset, stream)
     return {
-        "samples": sum(sizes),
-        "task_starts": list(accumulate(sizes[:-1], initial=0)),
-        "classes": [dataset.class_names[number] for group in stream.task_classes for number in group],
+        "samples": int(counts.sum()),
+        "task_starts": task_starts,
+        "classes": names,
         # Text: indented JSON would give each number its own line.
         "presence": [" ".join(map(str, row)) for row in counts.tolist()],
     }

@@ -16,12 +16,13 @@ from prol.backbones import open_backbone
 from prol.files import locked_folder, write_json, write_text
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
-from prol.runs.engine import SIDE_BY_SIDE, Say, Summary, known_side_by_side, read_finished, run_all
+from prol.runfiles import spell, spell_method, spell_options
+from prol.runs.engine import Say, Summary, read_finished, run_all
 from prol.runs.executors import Executor
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.grid import CONDITIONS, Point
 from prol.runs.inspection import require_planned
-from prol.runs.plan import Plan, spell, spell_method, spell_options
+from prol.runs.plan import Plan
 from prol.runs.setup import look_up, open_data
 
 SUMMARY, PAGE, ROWS = "sweep.json", "sweep.md", "sweep.csv"
@@ -86,19 +87,15 @@ def sweep(points: Sequence[Point], out: str | Path, executor: Executor, say: Say
                 f"finished runs of an earlier sweep in {folder} that are not requested now: {left_out}; {SUMMARY}, "
                 f"{PAGE} and {ROWS} are without them until a sweep requests all at once"
             )
-        known = known_side_by_side(folder / SUMMARY)
-        beside = {name: True for name in runs if _was_side_by_side(RunFolder(folder / name), known)}
 
         def ended(path: Path, problem: str | None) -> str | None:
             run = _current(runs[path.name], RunFolder(path))
             runs[path.name] = run if problem is None else replace(run, state="failed", problem=problem)
-            if _was_side_by_side(RunFolder(path), known):
-                beside[path.name] = True
             return runs[path.name].problem
 
         run_all(
             [(executor, plans)],
-            [Summary(SUMMARY, lambda: _write(folder, list(runs.values()), points, beside))],
+            [Summary(SUMMARY, lambda: _write(folder, list(runs.values()), points))],
             say,
             ended,
             is_finished=lambda path: runs[path.name].state == "finished",
@@ -173,14 +170,8 @@ def _current(planned: SweepRun, run: RunFolder) -> SweepRun:
         caa=row.caa.mean,
         forgetting=row.forgetting.mean,
         images_per_second=row.images_per_second,
+        side_by_side=row.side_by_side,
     )
-
-
-def _was_side_by_side(run: RunFolder, known: Mapping[str, bool]) -> bool:
-    try:
-        return bool(run.read(run.config).get(SIDE_BY_SIDE, known.get(run.path.name, False)))
-    except (DamagedRun, OSError):
-        return False
 
 
 def _left_out(folder: Path, runs: Mapping[str, SweepRun]) -> int:
@@ -192,9 +183,9 @@ def _left_out(folder: Path, runs: Mapping[str, SweepRun]) -> int:
         return 0
 
 
-def _write(folder: Path, runs: Sequence[SweepRun], points: Sequence[Point], beside: Mapping[str, bool]) -> None:
+def _write(folder: Path, runs: Sequence[SweepRun], points: Sequence[Point]) -> None:
     development = points[0].plan.development
-    write_json(folder / SUMMARY, sweep_content(runs, development) | {SIDE_BY_SIDE: dict(beside)})
+    write_json(folder / SUMMARY, sweep_content(runs, development))
     commands = commands_to_test(points, best_of(settings_of(runs))) if development else []
     for name, text in {PAGE: sweep_markdown(runs, development, commands), ROWS: sweep_csv(runs)}.items():
         write_text(folder / name, text)

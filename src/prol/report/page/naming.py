@@ -57,12 +57,10 @@ def differing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def names_of(groups: Sequence[Sequence[RunFiles]]) -> list[str]:
     """A unique name for each group of runs that differ in nothing but their seeds.
 
-    Options are those in the folder's name of a comparison; elsewhere those in which runs of the method differ here.
+    Options are those given, or those in the folder's name of a comparison; elsewhere those that most rows of the method
+    do not have.
     """
-    spelt = [_spelt(group) for group in groups]
-    names = [
-        printable(name or _distinguished(group[0], groups, spelt)) for name, group in zip(spelt, groups, strict=True)
-    ]
+    names = [printable(_spelt(group) or _distinguished(group[0], groups)) for group in groups]
     settings = [own_settings(group[0].config) for group in groups]
 
     def differences(alike: Sequence[int]) -> list[str]:
@@ -132,19 +130,12 @@ def _same(text: str, value: Any) -> bool:
     return one == other
 
 
-def _distinguished(run: RunFiles, groups: Sequence[Sequence[RunFiles]], spelt: Sequence[str | None]) -> str:
-    """The method with the options in which it differs from the row without options, or from its usual rows."""
+def _distinguished(run: RunFiles, groups: Sequence[Sequence[RunFiles]]) -> str:
+    """The method with the options in which the run differs from most rows of the method."""
     method, options = run.config["method"], run.config["options"]
-    plain = [group[0].config["options"] for group, name in zip(groups, spelt, strict=True) if name == method]
-    rows = plain[:1] or [group[0].config["options"] for group in groups if group[0].config["method"] == method]
-    shown_names = [name for name in differing_names([options, *rows]) if name in options]
-    beside = [name for name, group in zip(spelt, groups, strict=True) if name and group[0].config["method"] == method]
-    if not beside:
-        shown_names = [name for name in shown_names if _usual(name, rows) != canonical(options[name])]
-    elif not plain:  # beside rows of a comparison, whose names give every option, omitting one would mean its default
-        named = {option for name in beside for option in re.findall(r"[:,](\w+)=", name)}
-        shown_names = sorted(name for name in options if name in named or name in shown_names)
-    return f"{method}:{','.join(f'{name}={shown(options[name])}' for name in shown_names)}" if shown_names else method
+    rows = [group[0].config["options"] for group in groups if group[0].config["method"] == method]
+    unusual = [name for name in sorted(options) if _usual(name, rows) != canonical(options[name])]
+    return f"{method}:{','.join(f'{name}={shown(options[name])}' for name in unusual)}" if unusual else method
 
 
 def _usual(name: str, rows: Sequence[Mapping[str, Any]]) -> str | None:

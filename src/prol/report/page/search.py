@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from prol.files import require_folder
 from prol.runfiles import CONFIG, RESULT, DamagedFile, RunFiles, read_run
-
-_SUMMARIES = ("comparison.json", "sweep.json")
 
 
 @dataclass(frozen=True)
@@ -92,19 +89,7 @@ def _read(place: Path) -> RunFiles:
         raise ValueError("it has no config.json, which says what was run")
     if not (place / RESULT).is_file():
         raise ValueError(f"not finished: resume it with `prol resume {place}`")
-    run = read_run(place)
-    if "side_by_side" in run.config:
-        return run
-    return replace(run, side_by_side=any(_ran_beside(place.resolve(), name) for name in _SUMMARIES))
-
-
-def _ran_beside(place: Path, summary: str) -> bool:
-    """Whether the summary of a comparison or sweep in the folder above says that other runs ran at the same time."""
-    try:
-        known = json.loads((place.parent / summary).read_text(encoding="utf-8"))["side_by_side"]
-        return bool(known.get(place.name, False))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+    return read_run(place)
 
 
 def _reason(error: OSError) -> str:
