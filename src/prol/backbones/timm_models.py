@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from prol.backbones.base import Preprocessing
+from prol.backbones.built_in import prols_names
+from prol.backbones.resnet import NAME as RESNET
 
 HUB = "hf-hub:"
 NESTED = ("state_dict_ema", "model_ema", "state_dict", "model")
@@ -63,10 +66,15 @@ def _is_known(architecture: str) -> bool:
 def _near(architecture: str) -> str:
     import timm
 
-    wanted, models = architecture.partition(".")[0].lower().replace("-", "_"), timm.list_models()
-    inside = [name for name in models if len(wanted) > 3 and wanted in name]
-    near = get_close_matches(wanted, inside or models, n=3, cutoff=0 if inside else 0.6)
-    return f"; near it: {', '.join(near)}" if near else "; timm.list_models() has all names"
+    word, own = re.sub("[-/ ]", "_", architecture.lower()), [*prols_names(), RESNET]
+    wanted, models = word.partition(".")[0], timm.list_models() if len(word) > 3 else []
+    inside = [name for name in models if wanted in name]
+    inside = inside or [name for name in models if all(part in name for part in wanted.split("_"))]
+    found = [name for name in own if name.startswith(f"{wanted}.")]
+    found += get_close_matches(word, own, cutoff=0.8)
+    found += get_close_matches(wanted, inside or models, cutoff=0 if inside else 0.7)
+    near = f"near it: {', '.join(list(dict.fromkeys(found))[:3])}" if found else "timm.list_models() has all names"
+    return f"; {near}" + (f"; hf-hub:{architecture} opens a repository on the hub" if "/" in architecture else "")
 
 
 def _tags(architecture: str) -> str:
