@@ -292,6 +292,10 @@ def test_no_names_are_offered_that_are_not_near(name: str) -> None:
     assert "not known to timm; timm.list_models() has all names" in refusal(ValueError, name)
 
 
+def test_a_torch_file_without_architecture_is_named_as_one() -> None:
+    assert "name its architecture, ARCH@some/net.pth" in refusal(ValueError, "some/net.pth")
+
+
 def test_a_repository_of_the_hub_is_named_as_one() -> None:
     assert "hf-hub:facebook/dinov2-small opens a repository" in refusal(ValueError, "facebook/dinov2-small")
 
