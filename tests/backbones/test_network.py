@@ -161,7 +161,7 @@ def test_the_smallest_networks_learn_predict_save_load_and_resume(architecture: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["ncm", "prol_plus"])
+@pytest.mark.parametrize("method", ["ncm", "ranpac", "prol_plus"])
 def test_a_small_network_is_exported(method: str, tmp_path: Path) -> None:
     network = open_backbone("mobilenetv4_conv_small:64px@random", device="cpu")
     assert isinstance(network, Network)

@@ -24,7 +24,7 @@ LAST_BITS = 8 * float(np.finfo(np.float32).eps)
 PROBABILITY_TOLERANCE = 1e-5
 """The same for probabilities of the same scores."""
 FAMILIARITY_TOLERANCE = 1e-3
-"""The same for familiarity, in standard deviations of that of known images, and for `unknown`."""
+"""The same for `unknown`, and for familiarity, relative to its deviation from that of known images."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Parity:
         largest: the largest absolute score of the learner.
         probability: the largest absolute difference of a probability from the learner's for the file's scores.
         unknown: the largest absolute difference of `unknown`; None where the file has no such output.
-        familiarity: the largest absolute difference of familiarity, in standard deviations of that of known images.
+        familiarity: the largest difference of familiarity, relative to its deviation from the mean of known images, or
+            to their standard deviation where that is larger.
         without_unknown: why the file has neither.
     """
 
@@ -93,14 +94,18 @@ def _compare(file: Path, learner: Learner) -> Parity:
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     pairs: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names}
+    usual = learner.calibration.usual_familiarity()
     for images in generated_images(learner.preprocessing.size):
         exported = dict(zip(names, map(torch.from_numpy, session.run(names, {INPUT: images})), strict=True))
         expected = _of_learner(learner, images, exported[SCORES])
         for name, values in exported.items():
             pairs[name].append((expected[name].double(), values.double()))
     expected, exported = ({name: torch.cat([pair[at] for pair in pairs[name]]) for name in names} for at in (0, 1))
+    if usual is not None and FAMILIARITY in names:  # an image that is like no other has values of another size
+        unit = (expected[FAMILIARITY] - usual[0]).abs().clamp(min=usual[1])
+        expected[FAMILIARITY], exported[FAMILIARITY] = expected[FAMILIARITY] / unit, exported[FAMILIARITY] / unit
     differences = {name: _difference(expected[name], exported[name]) for name in names}
-    usual, scores = learner.calibration.usual_familiarity(), expected[SCORES]
+    scores = expected[SCORES]
     finite = scores[:, scores.isfinite().all(0)]
     return Parity(
         images=len(scores),
@@ -110,7 +115,7 @@ def _compare(file: Path, learner: Learner) -> Parity:
         largest=float(finite.abs().max()),
         probability=differences[PROBABILITIES],
         unknown=differences.get(UNKNOWN),
-        familiarity=differences[FAMILIARITY] / usual[1] if usual and FAMILIARITY in names else None,
+        familiarity=differences.get(FAMILIARITY),
     )
 
 
