@@ -22,6 +22,7 @@ import torch
 
 import prol
 from prol.backbones import Network, ViT, open_backbone
+from prol.calibration import ENOUGH
 from prol.integrations.onnx import export_onnx
 
 NETWORKS = {
@@ -45,8 +46,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ncm": {},
     "prol_plus": {"budget_mb": 64, "features": 32, "blocks": 2, "adapt_steps": 2},
     "prol": {"blocks": 2},
-    "l2p": {},
+    **{name: {"features": 32} for name in ("ranpac", "randumb", "foal", "klda")},
 }
+"""Options other than the defaults."""
 TOLERANCE = 1e-5
 CHUNK = 2
 
@@ -71,7 +73,7 @@ def features_equal_timms(network: Network) -> float:
 
 
 def learnt(method: str, network: Network) -> prol.Learner:
-    learner = prol.create(method, network, seed=1, **SETTINGS[method])
+    learner = prol.create(method, network, seed=1, **SETTINGS.get(method, {}))
     for seed in range(4):
         learner.learn(*images(seed))
     return learner
@@ -83,10 +85,13 @@ def life_of(method: str, network: Network, folder: Path) -> dict[str, Any]:
     scores = learner.predict(probes)
     assert scores.shape == (5, 3), scores.shape
     assert bool(scores.isfinite().all()), "scores are not finite"
+    probabilities = learner.classify(probes).probabilities
+    assert torch.allclose(probabilities.sum(1), torch.ones(5).double()), "probabilities do not add up to one"
     learner.save(folder / "saved")
     loaded = prol.load(folder / "saved", device="cpu")  # opens the network again, by its saved name
     assert loaded.backbone.name == network.name, loaded.backbone.name
     assert torch.equal(loaded.predict(probes), scores), "a loaded learner predicts otherwise"
+    assert torch.equal(loaded.classify(probes).probabilities, probabilities), "a loaded learner is calibrated otherwise"
     for each in (learner, loaded):
         each.learn(*images(9))
     assert torch.equal(loaded.predict(probes), learner.predict(probes)), "a resumed learner learns otherwise"
@@ -94,15 +99,20 @@ def life_of(method: str, network: Network, folder: Path) -> dict[str, Any]:
 
 
 def exported(method: str, network: Network, folder: Path) -> dict[str, Any]:
-    learner = learnt(method, network)
+    learner, seed = learnt(method, network), 20
+    while learner.calibration.count < ENOUGH:  # before that there is no output `unknown`
+        learner.learn(*images(seed := seed + 12, 12))
     parity = export_onnx(learner, folder / "model.onnx")
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
     probes, _ = images(60, 3)
-    found = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: probes})[0])
-    expected = learner.predict(probes)
-    difference = float((found - expected).abs().max() / expected.abs().max())
+    scores, probabilities, unknown, _ = map(torch.from_numpy, session.run(None, {"images": probes}))
+    expected, classified = learner.predict(probes), learner.classify(probes)
+    difference = float((scores - expected).abs().max() / expected.abs().max())
     assert difference < 1e-3, difference
-    return {"relative difference": difference, "compared images": getattr(parity, "images", None)}
+    assert torch.allclose(probabilities.double(), classified.probabilities, atol=1e-2), "other probabilities"
+    assert classified.unknown is not None
+    assert torch.allclose(unknown, classified.unknown, atol=1e-3), "other scores of unknown classes"
+    return {"relative difference": difference, "compared images": parity.images}
 
 
 def refused(method: str, network: Network) -> str:

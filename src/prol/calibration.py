@@ -84,17 +84,25 @@ class Calibration:
             self.familiarity_squares = FAMILIARITY_REMEMBERED * self.familiarity_squares + squares
             self.familiarity_count = FAMILIARITY_REMEMBERED * self.familiarity_count + observed.count
 
+    def usual_familiarity(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of that of images of known classes; None until enough were observed."""
+        if self.familiarity_count < ENOUGH:
+            return None
+        mean = self.familiarity / self.familiarity_count
+        return mean, math.sqrt(max(self.familiarity_squares / self.familiarity_count - mean**2, 1e-12))
+
     def unknown(self, familiarity: Tensor) -> Tensor | None:
         """The share of images of known classes that are more familiar, `[N]`; None until enough were observed.
 
         It takes their familiarity to be normally distributed.
         """
-        if self.familiarity_count < ENOUGH:
+        usual = self.usual_familiarity()
+        if usual is None:
             return None
-        mean = self.familiarity / self.familiarity_count
-        deviation = math.sqrt(max(self.familiarity_squares / self.familiarity_count - mean**2, 1e-12))
-        share: Tensor = torch.special.ndtr((mean - familiarity.double()) / deviation)
-        return share.float()
+        mean, deviation = usual
+        # The normal distribution in float32, the only type for which onnxruntime has it.
+        share: Tensor = torch.special.ndtr(((mean - familiarity.double()) / deviation).float())
+        return share
 
     def notes(self) -> list[str]:
         """What removing a class, or unlearning images, leaves here."""
@@ -102,7 +110,7 @@ class Calibration:
 
     def temperature(self, prior: float | None, scores: Tensor) -> Tensor:
         """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
-        unit = scores.new_full((len(scores), 1), prior or 0.0, dtype=torch.float64)
+        unit = scores.new_full((scores.shape[0], 1), prior or 0.0, dtype=torch.float64)  # len() is fixed in a graph
         if prior is None:
             unit = unit + self.spread / self.count if self.count else _spread(scores).unsqueeze(1)
         return unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from prol import registry
-from prol.backbones import Backbone, Network, ViT, open_backbone
+from prol.backbones import Backbone, Network, ResNet, ViT, open_backbone
 from prol.backbones.vit import not_plain
 from prol.learner import Learner
 
@@ -63,11 +63,13 @@ def create(
 
 def require_blocks(kind: type[Learner], backbone: Backbone) -> None:
     """Refuses a network whose blocks a method cannot change, and names the methods that need feature vectors alone."""
-    if not kind.needs_blocks or not isinstance(backbone, Network) or isinstance(backbone, ViT):
+    if not kind.needs_blocks or not isinstance(backbone, Network | ResNet) or isinstance(backbone, ViT):
         return
     known, _ = registry.load_all("methods")
-    others = [name for name, other in known.items() if not other.needs_blocks and not other.from_scratch]
+    scratch = isinstance(backbone, ResNet)
+    others = [name for name, other in known.items() if not other.needs_blocks and other.from_scratch == scratch]
     raise ValueError(
         f"method {kind.name} works inside the blocks of a plain ViT, and backbone {backbone.name!r} is none: "
-        f"{not_plain(backbone.model)}; methods that work with it: {', '.join(others)}"
+        f"{'it has no weights yet' if scratch else not_plain(backbone.model)}; methods that work with it: "
+        f"{', '.join(others)}"
     )

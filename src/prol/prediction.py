@@ -50,9 +50,12 @@ def _filled(rows: Tensor, missing: int) -> Tensor:
 
 
 def _joined(parts: list[Tensor | None], count: int) -> Tensor | None:
-    """Familiarity of the first `count` images of all batches; None where one batch has none."""
+    """Familiarity of the first `count` images of all batches; None where one batch has none, or nothing was learnt."""
     known = [part.float().cpu() for part in parts if part is not None]
-    return None if len(known) < len(parts) else torch.cat([torch.zeros(0), *known])[:count]
+    if len(known) < len(parts):
+        return None
+    found = torch.cat([torch.zeros(0), *known])[:count]
+    return None if count and bool(found.isneginf().all()) else found
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,10 @@ class Predictor(Model):
         raise NotImplementedError
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:  # noqa: ARG002
-        """How much each encoded image is like those learnt, `[B]`; None where the method cannot say."""
+        """How much each encoded image is like those learnt, `[B]`; None where the method cannot say.
+
+        Minus infinity where nothing was learnt, which `familiarity` returns as None.
+        """
         return None
 
     # One batch, for methods that need more than its encoding.

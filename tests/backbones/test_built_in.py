@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import tomllib
 from importlib.resources import files
@@ -167,6 +168,8 @@ def test_a_network_that_has_left_the_package_is_named_and_its_file_opens_what_wa
         prol.load(tmp_path / "saved", device="cpu")
     for words in (FIRST_NAME, FIRST.sha256, f"prol.load('{tmp_path / 'saved'}', backbone=FILE)"):
         assert words in str(refused.value)
+    with pytest.raises(FileNotFoundError, match=f"does not contain the network '{FIRST_NAME}'.*--backbone FILE"):
+        opened(FIRST_NAME)
     loaded = prol.load(tmp_path / "saved", backbone=str(without_the_first), device="cpu")
     assert loaded.classes == ["cat", "dog"]
 
@@ -207,6 +210,20 @@ def test_a_model_card_lies_beside_the_weights(built_in: BuiltIn) -> None:
     else:
         facts += ["51.83", "non-commercial"]
     assert [fact for fact in facts if fact not in card] == []
+
+
+@pytest.mark.parametrize(("short", "built_in"), [("small", SMALL), ("tiny", TINY)], ids=["small", "tiny"])
+def test_accuracies_in_a_model_card_are_those_of_the_result_files(short: str, built_in: BuiltIn) -> None:
+    measured = set()
+    for file in (ROOT / "results" / "backbones" / short).glob("*/*/result.json"):
+        metrics, method = json.loads(file.read_text())["metrics"], file.parent.name.partition("-")[0]
+        place = 1 if file.parents[1].name == "cifar100" else 2
+        measured.add((method, place, f"{metrics['faa']:.1f} / {metrics['caa']:.1f}"))
+    card = (FOLDER / f"{built_in.name}.md").read_text(encoding="utf-8").partition("FAA / CAA")[2]
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in card.splitlines() if "| `" in line]
+    found = {(row[0].partition(":")[0], place, row[place]) for row in rows for place in (1, 2) if "/" in row[place]}
+    assert len(found) >= 12
+    assert found <= measured
 
 
 def test_weights_cards_and_licences_are_in_the_package_and_declared() -> None:

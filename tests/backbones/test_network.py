@@ -36,6 +36,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "mobilenetv4_conv_small": {},
 }
 """Smaller than published, with the same kinds of layers."""
+FEATURE_LEARNERS = [
+    *("prol_plus", "ncm", "slda", "ranpac", "randumb", "foal", "layup", "klda", "lr_rgda", "knn", "logreg"),
+    *("head_only", "finetune"),
+]
 
 
 def small(architecture: str) -> Network:
@@ -157,29 +161,42 @@ def test_the_smallest_networks_learn_predict_save_load_and_resume(architecture: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["ncm", "prol_plus"])
+@pytest.mark.parametrize("method", ["ncm", "ranpac", "prol_plus"])
 def test_a_small_network_is_exported(method: str, tmp_path: Path) -> None:
     network = open_backbone("mobilenetv4_conv_small:64px@random", device="cpu")
     assert isinstance(network, Network)
     assert check_networks.exported(method, network, tmp_path)["relative difference"] < 1e-3
 
 
-@pytest.mark.parametrize("method", [name for name in registry.names("methods") if name not in ("prol_plus", "ncm")])
-def test_every_method_takes_a_convolutional_network_or_names_those_that_do(method: str) -> None:
-    network, kind = small("convnext_tiny"), registry.method(method)
-    if kind.from_scratch:
+@pytest.mark.parametrize("method", FEATURE_LEARNERS)
+def test_every_method_that_needs_features_alone_takes_a_convolutional_network(
+    method: str, resnet: Network, tmp_path: Path
+) -> None:
+    check_networks.life_of(method, resnet, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def resnet() -> Network:
+    network = open_backbone("resnet10t:64px@random", device="cpu")
+    assert isinstance(network, Network)
+    return network
+
+
+@pytest.mark.parametrize("method", [name for name in registry.names("methods") if name not in FEATURE_LEARNERS])
+def test_every_other_method_refuses_it_and_names_those_that_do_not(method: str) -> None:
+    network = small("convnext_tiny")
+    if registry.method(method).from_scratch:
         with pytest.raises(ValueError, match="trains a network from scratch"):
             prol.create(method, network)
-    elif kind.needs_blocks:
-        says = f"method {method} .*class ConvNeXt; methods that work with it: prol_plus, ncm, slda"
-        with pytest.raises(ValueError, match=says) as refusal:
-            prol.create(method, network)
-        assert not any(f" {name}," in str(refusal.value) for name in ("l2p", "er", "mos"))
-    else:
-        options = {"features": 20} if method in ("ranpac", "randumb", "foal") else {}
-        learner = prol.create(method, network, **options)
-        learner.learn(pictures(), list("abab"))
-        assert learner.predict(pictures()).shape == (4, 2)
+        return
+    says = f"method {method} .*class ConvNeXt; methods that work with it: {', '.join(FEATURE_LEARNERS)}$"
+    with pytest.raises(ValueError, match=says):
+        prol.create(method, network)
+
+
+def test_the_page_of_backbones_lists_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "backbones.md").read_text()
+    assert f"| {', '.join(f'`{name}`' for name in FEATURE_LEARNERS)} | all of timm" in page
 
 
 @pytest.mark.parametrize("architecture", ["vit_small_patch16_dinov3", "beit_base_patch16_224"])

@@ -271,15 +271,39 @@ def test_without_network_and_cache_the_message_says_what_to_fetch(
         ("Convnext_tini", "convnext_tiny"),
         ("vit_small_patch14_dino", "vit_small_patch14_dinov2"),
         ("mobilenetv4_conv_smal@random", "mobilenetv4_conv_small"),
+        ("smal", "small"),
+        ("tinny", "tiny"),
+        ("Builtin", "builtin"),
+        ("vit_small_patch16_128", "vit_small_patch16_128.distilled"),
+        ("vit_tiny_patch8_64.tinyimagenet", "vit_tiny_patch8_64.tiny_imagenet"),
+        ("efficientnet-lite0", "efficientnet_lite0"),
+        ("resnet18-cifar", "resnet18_cifar"),
+        ("dinov2-small", "vit_small_patch14_dinov2"),
+        ("swin-tiny", "swin_tiny_patch4_window7_224"),
+        ("mobilenet_v4_small", "mobilenetv4_conv_small"),
     ],
 )
 def test_an_unknown_architecture_is_refused_with_near_names(name: str, near: str) -> None:
     assert near in refusal(ValueError, name).partition("not known to timm; near it: ")[2].split(", ")
 
 
-@pytest.mark.parametrize("name", ["nonsense", "nonsense@random", "", "@random", "some/path", "ftp:x"])
+@pytest.mark.parametrize("name", ["nonsense", "nonsense@random", "", "@random", "some/path", "ftp:x", "vitb"])
 def test_no_names_are_offered_that_are_not_near(name: str) -> None:
     assert "not known to timm; timm.list_models() has all names" in refusal(ValueError, name)
+
+
+def test_a_torch_file_without_architecture_is_named_as_one() -> None:
+    assert "name its architecture, ARCH@some/net.pth" in refusal(ValueError, "some/net.pth")
+
+
+def test_a_repository_of_the_hub_is_named_as_one() -> None:
+    assert "hf-hub:facebook/dinov2-small opens a repository" in refusal(ValueError, "facebook/dinov2-small")
+
+
+@pytest.mark.parametrize("name", ["small@random", "vit_tiny_patch16_128.distilled@w.safetensors"])
+def test_a_built_in_network_takes_no_other_weights(name: str) -> None:
+    architecture, _, source = name.partition("@")
+    assert f"{architecture!r} has weights: name it without @{source}" in refusal(ValueError, name)
 
 
 def test_tags_are_offered_for_an_unknown_one() -> None:

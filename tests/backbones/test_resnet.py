@@ -158,7 +158,7 @@ def test_methods_refuse_the_other_kind_of_network(method: str, small_resnet: Res
         with pytest.raises(ValueError, match=f"{method} trains a network from scratch and needs backbone resnet18_cif"):
             prol.create(method, tiny_vit())
     elif method in ("prol_plus", "layup") or registry.method(method).needs_blocks:
-        needs = "needs a ViT as backbone, got ResNet"
+        needs = "works inside .* methods that work with it: er, derpp, er_ace"
         says = needs if registry.method(method).needs_blocks else "reads the last blocks or stages"
         with pytest.raises(ValueError, match=f"method {method} {says}"):
             prol.create(method, small_resnet)

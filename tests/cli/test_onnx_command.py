@@ -36,7 +36,12 @@ def test_a_saved_learner_becomes_a_file_that_answers_the_same(command, saved: Pa
     assert said["model_sha256"] in (saved / "meta.json").read_text()
     images = make_images(2, 3)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    assert np.allclose(session.run(None, {"images": images})[0], learner.predict(images).numpy(), atol=1e-5)
+    scores, probabilities = session.run(None, {"images": images})
+    assert np.allclose(scores, learner.predict(images).numpy(), atol=1e-5)
+    assert np.allclose(probabilities, learner.classify(images).probabilities.numpy(), atol=1e-3)
+    assert "It has no output `unknown`: fewer than 20 images" in outcome.out
+    outcome = command("onnx", str(saved), str(file), "--no-unknown")
+    assert "It has no output `unknown`: it was not wanted" in outcome.out
 
 
 def test_what_cannot_be_written_is_told_in_one_line(command, saved: Path, tmp_path: Path) -> None:

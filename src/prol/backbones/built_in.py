@@ -9,6 +9,9 @@ from pathlib import Path
 
 from prol.backbones.base import Preprocessing
 
+EDGE = "efficientnet_lite0"
+"""A network whose weights another package holds."""
+
 _FOLDER = Path(__file__).parent / "builtin"
 _ENDING = ".safetensors"
 
@@ -89,6 +92,11 @@ def find_built_in(name: str) -> BuiltIn | None:
     return replace(known, copy=file)
 
 
+def prols_names() -> list[str]:
+    """Names of networks that timm does not have, or not by these names."""
+    return [*(name for one in BUILT_INS for name in (*one.short, one.name)), EDGE]
+
+
 def built_in_of_hash(sha256: str) -> BuiltIn | None:
     return next((one for one in BUILT_INS if one.sha256 == sha256), None)
 
@@ -108,6 +116,14 @@ def saved_built_in(name: str, sha256: str, place: Path) -> str | None:
         f"this version of prol does not contain: with its file, use prol.load({str(place)!r}, backbone=FILE), or "
         "--backbone FILE on the command line"
     )
+
+
+def require_file(built_in: BuiltIn) -> None:
+    if not built_in.file.is_file():
+        raise FileNotFoundError(
+            f"this version of prol does not contain the network {built_in.name!r} with weights {built_in.sha256}: "
+            "name a copy of its file, --backbone FILE"
+        )
 
 
 def say_research_terms(built_in: BuiltIn) -> None:

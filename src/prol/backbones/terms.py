@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from prol.backbones.built_in import find_built_in
-from prol.backbones.opening import EDGE, split_image_size
+from prol.backbones.built_in import EDGE, find_built_in
+from prol.backbones.opening import split_image_size
 from prol.backbones.resnet import NAME as RESNET
 from prol.backbones.timm_models import HUB
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,10 +19,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from prol.backbones.base import Preprocessing
+from prol.backbones.built_in import prols_names
+from prol.backbones.resnet import NAME as RESNET
 
 HUB = "hf-hub:"
 NESTED = ("state_dict_ema", "model_ema", "state_dict", "model")
 """Where a training script's checkpoint may hold the network, in timm's order."""
+TORCH_FILES = (".pth", ".pt", ".bin")
 
 
 def create(architecture: str, device: str = "cpu", seed: int = 0, **sizes: Any) -> nn.Module:
@@ -63,10 +67,18 @@ def _is_known(architecture: str) -> bool:
 def _near(architecture: str) -> str:
     import timm
 
-    wanted, models = architecture.partition(".")[0].lower().replace("-", "_"), timm.list_models()
-    inside = [name for name in models if len(wanted) > 3 and wanted in name]
-    near = get_close_matches(wanted, inside or models, n=3, cutoff=0 if inside else 0.6)
-    return f"; near it: {', '.join(near)}" if near else "; timm.list_models() has all names"
+    if architecture.endswith(TORCH_FILES):
+        return f"; for a file of weights, name its architecture, ARCH@{architecture}"
+    word, own = re.sub("[-/ ]", "_", architecture.lower()), [*prols_names(), RESNET]
+    wanted, models = word.partition(".")[0], timm.list_models() if len(word) > 3 else []
+    inside = [name for name in models if wanted in name]
+    inside = inside or [name for name in models if all(part in name for part in wanted.split("_"))]
+    found = [name for name in own if name.startswith(f"{wanted}.")]
+    found += get_close_matches(word, own, cutoff=0.8)
+    found += get_close_matches(wanted, inside or models, cutoff=0 if inside else 0.7)
+    near = f"near it: {', '.join(list(dict.fromkeys(found))[:3])}" if found else "timm.list_models() has all names"
+    hub = f"; {HUB}{architecture} opens a repository on the hub" if architecture.count("/") == 1 else ""
+    return f"; {near}{hub}"
 
 
 def _tags(architecture: str) -> str:
@@ -122,18 +134,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, which may follow the file; or of a torch file that holds nothing else."""
     if not path.is_file():
         raise FileNotFoundError(f"weights file {path} does not exist")
-    if path.suffix not in (".pth", ".pt", ".bin"):
+    if path.suffix not in TORCH_FILES:
         try:
             return load_file(path)
         except SafetensorError as error:
             raise ValueError(f"weights file {path} is not a safetensors file or is damaged: {error}") from None
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle can fail in any way
-        first = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception:  # a damaged pickle can fail in any way; torch's message advises to open it all the same
         raise ValueError(
-            f"weights file {path} is damaged, or holds more than tensors, which could run code and is not opened "
-            f"({first}): save the network's state_dict() as .safetensors where you trust it"
+            f"weights file {path} is damaged, or holds more than tensors, which could run code and is not opened: "
+            "save the network's state_dict() as .safetensors where you trust it"
         ) from None
     if isinstance(stored, Mapping):
         stored = next((stored[key] for key in NESTED if isinstance(stored.get(key), Mapping)), stored)

@@ -18,22 +18,29 @@ def onnx(
     folder: a.Saved,
     file: Annotated[Path, typer.Argument(help="The file to write, such as model.onnx; an existing one is replaced.")],
     backbone: a.Weights = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown/--no-unknown", help="Export the outputs unknown and familiarity, too.")
+    ] = True,
 ) -> None:
     """Write a saved learner as an ONNX model, after onnxruntime was found to agree with it.
 
-    It takes uint8 RGB images [N, H, W, 3] and returns float32 scores [N, C]. It contains the weights of the backbone.
+    It takes uint8 RGB images [N, H, W, 3] and returns scores and probabilities [N, C], and for most methods `unknown`
+    [N]. It contains the weights of the backbone.
     """
     from prol.backbones.terms import weights_terms
     from prol.integrations.onnx import export_onnx
     from prol.runs.loading import load, read_checked
 
     learner = load(folder, backbone, device="cpu", precision="float32")
-    parity = export_onnx(learner, file, {"model_sha256": read_checked(folder.resolve())[0]["model_sha256"]})
+    notes = {"model_sha256": read_checked(folder.resolve())[0]["model_sha256"]}
+    parity = export_onnx(learner, file, notes, unknown)
     console, terms = output(), weights_terms(learner.backbone.name)
     size = file.stat().st_size / 1e6
     line = f"{learner.name} with {len(learner.classes):,} classes, written to {file} ({size:,.1f} MB)"
     console.say(line)
     console.say(f"onnxruntime agrees: {parity}")
+    if parity.without_unknown:
+        console.say(f"It has no output `unknown`: {parity.without_unknown}")
     console.say(f"The file holds the weights {terms.title}: {terms.words}")
 
 

@@ -1,34 +1,40 @@
-"""A learner's `predict` as an ONNX file, for programs without Python or torch. Needs the extra `onnx`."""
+"""A learner's `classify` as an ONNX file, for programs without Python or torch. Needs the extra `onnx`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import logging
-import math
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 import prol
-from prol.backbones.resampling import filter_weights, resample
 from prol.backbones.terms import weights_terms
+from prol.calibration import ENOUGH
 from prol.files import write_file
-from prol.integrations.onnx_parity import INPUT, OUTPUT, Parity, first_line, generated_images, require_parity
+from prol.integrations.onnx_graph import INPUT, Predictions
+from prol.integrations.onnx_parity import Parity, first_line, generated_images, require_parity
 
 if TYPE_CHECKING:
-    from prol.backbones import Preprocessing
     from prol.learner import Learner
 
+UNKNOWN_MEANS = "share of images of known classes that are more familiar; above 0.95 probably none of the classes"
 
-def export_onnx(learner: Learner, file: str | Path, notes: Mapping[str, str] | None = None) -> Parity:
-    """Writes `learner.predict` as an ONNX model: uint8 RGB `[N, H, W, 3]` to float32 scores `[N, C]`.
+
+def export_onnx(
+    learner: Learner, file: str | Path, notes: Mapping[str, str] | None = None, unknown: bool = True
+) -> Parity:
+    """Writes `learner.classify` as an ONNX model of uint8 RGB images `[N, H, W, 3]`.
+
+    It returns `scores` and `probabilities`, float32 `[N, C]`, then `unknown` and `familiarity`, float32 `[N]`. Where
+    the last two are missing, the metadata and `Parity.without_unknown` say why.
 
     N, H and W are dynamic; resizing and cropping are part of the graph. The file contains the learner's current state
     and the backbone's weights, and cannot learn further. It is only written if onnxruntime agrees with the learner.
@@ -37,6 +43,7 @@ def export_onnx(learner: Learner, file: str | Path, notes: Mapping[str, str] | N
         learner: on a CPU, in float32.
         file: what to write; an existing file is replaced.
         notes: further entries for the model's metadata.
+        unknown: whether to export `unknown` and `familiarity`, which may make the file much larger.
     """
     _require_extra()
     path = Path(file).resolve()
@@ -45,13 +52,31 @@ def export_onnx(learner: Learner, file: str | Path, notes: Mapping[str, str] | N
     _require_exportable(learner)
     path.parent.mkdir(parents=True, exist_ok=True)
     measured: list[Parity] = []
-
-    def fill(unfinished: Path) -> None:
-        _write(learner, unfinished, metadata(learner) | dict(notes or {}))
-        measured.append(require_parity(unfinished, learner))
-
-    write_file(path, fill)
+    reason = _why_no_unknown(learner) if unknown else "it was not wanted"
+    write_file(path, lambda unfinished: measured.append(_write_checked(learner, unfinished, notes or {}, reason)))
     return measured[0]
+
+
+def _write_checked(learner: Learner, path: Path, notes: Mapping[str, str], reason: str) -> Parity:
+    """With the output `unknown` unless there is a reason against it, or one is found."""
+    if not reason:
+        try:
+            _write(learner, path, metadata(learner) | {"unknown": UNKNOWN_MEANS} | dict(notes), unknown=True)
+            return require_parity(path, learner)
+        except ValueError as error:
+            reason = f"with it, {error}"
+    _write(learner, path, metadata(learner) | {"unknown": f"no such output: {reason}"} | dict(notes), unknown=False)
+    return dataclasses.replace(require_parity(path, learner), without_unknown=reason)
+
+
+def _why_no_unknown(learner: Learner) -> str:
+    """Empty if `classify` returns it."""
+    _, familiarity = learner.predict_with_familiarity(next(generated_images(learner.preprocessing.size)))
+    if familiarity is None:
+        return f"{learner.name} has no familiarity"
+    if learner.calibration.unknown(familiarity) is None:
+        return f"fewer than {ENOUGH:.0f} images of known classes were observed"
+    return ""
 
 
 def metadata(learner: Learner) -> dict[str, str]:
@@ -61,11 +86,19 @@ def metadata(learner: Learner) -> dict[str, str]:
         "prol": prol.__version__,
         "method": learner.name,
         "classes": json.dumps(learner.classes, ensure_ascii=False),
+        "temperature": _temperature(learner),
         "backbone": terms.title,
         "backbone_sha256": learner.backbone.sha256,
         "backbone_terms": terms.words,
         "preprocessing": json.dumps(dataclasses.asdict(learner.preprocessing)),
     }
+
+
+def _temperature(learner: Learner) -> str:
+    calibration, prior = learner.calibration, learner.prior_temperature()
+    if prior is None and not calibration.count:
+        return "the standard deviation of each image's scores"
+    return repr(float(calibration.temperature(prior, torch.zeros(1, 1))))
 
 
 def _require_exportable(learner: Learner) -> None:
@@ -83,19 +116,28 @@ def _require_exportable(learner: Learner) -> None:
         raise ValueError(f"the {learner.name} learner has learnt nothing yet: there is no prediction to export")
 
 
-def _write(learner: Learner, path: Path, notes: Mapping[str, str]) -> None:
-    # A clone, since tracing may leave fake tensors in a learner. Lazy solves happen in `predict`, outside the graph.
+def _write(learner: Learner, path: Path, notes: Mapping[str, str], unknown: bool) -> None:
+    # A clone, since tracing may leave fake tensors in a learner. Lazy solves happen in `classify`, outside the graph.
     clone, images = learner.clone(), np.concatenate(list(generated_images(learner.preprocessing.size))[:2])
-    clone.predict(images)
+    clone.classify(images)
     try:
         with _quiet():
-            program = _traced(clone, torch.from_numpy(images[:2]))
+            graph = Predictions(clone, unknown)
+            program = _traced(graph, torch.from_numpy(images[:2]))
             exported: Any = torch.onnx.export(
-                program, (), input_names=[INPUT], output_names=[OUTPUT], dynamo=True, verbose=False
+                program, (), input_names=[INPUT], output_names=graph.names, dynamo=True, verbose=False
             )
             _save(exported.model_proto, path, notes)
     except Exception as error:  # the exporter's exceptions share no base class
         raise ValueError(f"{learner.name} cannot be exported to ONNX: {first_line(error)}") from error
+
+
+def _traced(graph: Predictions, images: torch.Tensor) -> torch.export.ExportedProgram:
+    """Its operations, with dynamic number, height and width of images."""
+    graph(images)  # inverses of constant matrices are computed outside of the trace
+    dynamic = {axis: torch.export.Dim(name) for axis, name in enumerate(("count", "height", "width"))}
+    with torch.no_grad():
+        return torch.export.export(graph, (images,), dynamic_shapes=(dynamic,), strict=False)
 
 
 def _save(model: Any, path: Path, notes: Mapping[str, str]) -> None:
@@ -119,10 +161,11 @@ def _name_dimensions(graph: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides the exporter's log messages and warnings, which concern its developers only."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
+    """Hides what the exporter logs, warns of and prints, such as the whole graph that it could not trace."""
+    names = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export", "torch.fx.experimental.symbolic_shapes")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stderr(StringIO()):
         warnings.simplefilter("ignore")
         for logger in loggers:
             logger.setLevel(logging.ERROR)
@@ -140,54 +183,3 @@ def _require_extra() -> None:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ValueError(f"{error.name} is missing: pip install 'prol[onnx]'") from error
-
-
-class _Scores(nn.Module):
-    """A learner as a function of uint8 RGB images `[N, H, W, 3]` to float32 scores `[N, C]`."""
-
-    def __init__(self, learner: Learner) -> None:
-        super().__init__()
-        self.learner = learner
-
-    def forward(self, images: Tensor) -> Tensor:
-        inputs = preprocess(images, self.learner.preprocessing, self.learner.backbone.dtype)
-        # The only private access to a learner: `predict` reads images and splits batches, which no graph can.
-        return self.learner.scores(inputs, None).float()
-
-
-def _traced(learner: Learner, images: Tensor) -> torch.export.ExportedProgram:
-    """The operations of `learner.predict`, with dynamic number, height and width of images."""
-    dynamic = {axis: torch.export.Dim(name) for axis, name in enumerate(("count", "height", "width"))}
-    with torch.no_grad():
-        return torch.export.export(_Scores(learner), (images,), dynamic_shapes=(dynamic,), strict=False)
-
-
-def preprocess(images: Tensor, how: Preprocessing, dtype: torch.dtype) -> Tensor:
-    """What `prol.backbones.evaluation_input` returns for a batch, `[N, 3, size, size]`.
-
-    The crop is computed by operations of the graph, since height and width are dynamic.
-    """
-    height, width = images.shape[1], images.shape[2]
-    shorter = torch.minimum(_scalar(height), _scalar(width))
-    rows, columns = (
-        filter_weights(_central_crop(_scalar(side), shorter, how), side, how.size, how.interpolation, crop_first=False)
-        for side in (height, width)
-    )
-    batch = images.permute(0, 3, 1, 2).to(dtype) / 255
-    resized = resample(batch, rows.to(dtype), columns.to(dtype)).clamp(0, 1)
-    mean, std = (torch.tensor(values, dtype=dtype).view(3, 1, 1) for values in (how.mean, how.std))
-    return (resized - mean) / std
-
-
-def _scalar(side: Any) -> Tensor:
-    return torch.scalar_tensor(side, dtype=torch.float64)
-
-
-def _central_crop(side: Tensor, shorter: Tensor, how: Preprocessing) -> Tensor:
-    """Start and length along one side of the crop, in pixels of the original image, `[1, 2]`.
-
-    Both are whole pixels of the resized image, rounded as in `prol.backbones.preprocess`; float64 holds them exactly.
-    """
-    resized = torch.floor(side * math.floor(how.size / how.crop_pct) / shorter)
-    start = torch.round((resized - how.size) / 2) * side / resized
-    return torch.stack([start, how.size * side / resized]).unsqueeze(0)

@@ -1,4 +1,4 @@
-"""Whether an ONNX file returns the same scores as the learner that it was exported from."""
+"""Whether an ONNX file predicts as the learner that it was exported from."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from prol.integrations.onnx_graph import FAMILIARITY, INPUT, PROBABILITIES, SCORES, UNKNOWN
 
 if TYPE_CHECKING:
     from prol.learner import Learner
-
-INPUT, OUTPUT = "images", "scores"
 
 TOLERANCE = 1e-3
 """Largest difference of scores that counts as rounding, relative to the spread of the scores."""
 LAST_BITS = 8 * float(np.finfo(np.float32).eps)
 """The same relative to the largest score: closer scores are indistinguishable in float32."""
+PROBABILITY_TOLERANCE = 1e-5
+"""The same for probabilities of the same scores."""
+FAMILIARITY_TOLERANCE = 1e-3
+"""The same for `unknown`, and for familiarity, relative to its deviation from that of known images."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How far the file's scores are from the learner's on generated images.
+    """How far the file's outputs are from the learner's on generated images.
 
     Attributes:
         images: how many were compared.
@@ -32,6 +37,11 @@ class Parity:
         difference: the largest absolute difference of a score.
         spread: the range of the learner's scores of an image, averaged over images.
         largest: the largest absolute score of the learner.
+        probability: the largest absolute difference of a probability from the learner's for the file's scores.
+        unknown: the largest absolute difference of `unknown`; None where the file has no such output.
+        familiarity: the largest difference of familiarity, relative to its deviation from the mean of known images, or
+            to their standard deviation where that is larger.
+        without_unknown: why the file has neither.
     """
 
     images: int
@@ -39,6 +49,10 @@ class Parity:
     difference: float
     spread: float
     largest: float
+    probability: float
+    unknown: float | None = None
+    familiarity: float | None = None
+    without_unknown: str = ""
 
     @property
     def relative(self) -> float:
@@ -46,11 +60,17 @@ class Parity:
         return self.difference / self.spread if self.spread > 0 else self.difference
 
     def agrees(self) -> bool:
-        return self.difference <= max(TOLERANCE * self.spread, LAST_BITS * self.largest)
+        scores = self.difference <= max(TOLERANCE * self.spread, LAST_BITS * self.largest)
+        unknown = max(self.unknown or 0.0, self.familiarity or 0.0) <= FAMILIARITY_TOLERANCE
+        return scores and self.probability <= PROBABILITY_TOLERANCE and unknown
 
     def __str__(self) -> str:
+        unknown = ""
+        if self.unknown is not None:
+            unknown = f", unknown by {self.unknown:.1e}, familiarity by {self.familiarity:.1e} of its deviation"
         return (
-            f"scores differ by at most {self.difference:.1e}, {self.relative:.1e} of their spread; "
+            f"scores differ by at most {self.difference:.1e}, {self.relative:.1e} of their spread, probabilities of "
+            f"the same scores by {self.probability:.1e}{unknown}; "
             f"{self.same_answers} of {self.images} predictions are the same"
         )
 
@@ -72,20 +92,50 @@ def _compare(file: Path, learner: Learner) -> Parity:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    pairs = []
+    names = [output.name for output in session.get_outputs()]
+    pairs: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names}
+    usual = learner.calibration.usual_familiarity()
     for images in generated_images(learner.preprocessing.size):
-        exported = torch.from_numpy(session.run([OUTPUT], {INPUT: images})[0])
-        expected = learner.predict(images)
-        if exported.shape != expected.shape:
-            raise ValueError(f"the file returns scores {tuple(exported.shape)} instead of {tuple(expected.shape)}")
-        pairs.append((expected.double(), exported.double()))
-    expected, exported = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-    # A class without any sample has minus infinity in both; NaN never agrees.
-    difference = torch.where(expected == exported, 0.0, (expected - exported).abs()).nan_to_num(torch.inf).max()
-    finite = expected[:, expected.isfinite().all(0)]
-    spread = (finite.amax(1) - finite.amin(1)).mean()
-    same = (expected.argmax(1) == exported.argmax(1)).sum()
-    return Parity(len(expected), int(same), float(difference), float(spread), float(finite.abs().max()))
+        exported = dict(zip(names, map(torch.from_numpy, session.run(names, {INPUT: images})), strict=True))
+        expected = _of_learner(learner, images, exported[SCORES])
+        for name, values in exported.items():
+            pairs[name].append((expected[name].double(), values.double()))
+    expected, exported = ({name: torch.cat([pair[at] for pair in pairs[name]]) for name in names} for at in (0, 1))
+    if usual is not None and FAMILIARITY in names:  # an image that is like no other has values of another size
+        unit = (expected[FAMILIARITY] - usual[0]).abs().clamp(min=usual[1])
+        expected[FAMILIARITY], exported[FAMILIARITY] = expected[FAMILIARITY] / unit, exported[FAMILIARITY] / unit
+    differences = {name: _difference(expected[name], exported[name]) for name in names}
+    scores = expected[SCORES]
+    finite = scores[:, scores.isfinite().all(0)]
+    return Parity(
+        images=len(scores),
+        same_answers=int((scores.argmax(1) == exported[SCORES].argmax(1)).sum()),
+        difference=differences[SCORES],
+        spread=float((finite.amax(1) - finite.amin(1)).mean()),
+        largest=float(finite.abs().max()),
+        probability=differences[PROBABILITIES],
+        unknown=differences.get(UNKNOWN),
+        familiarity=differences.get(FAMILIARITY),
+    )
+
+
+def _of_learner(learner: Learner, images: NDArray[np.uint8], exported: Tensor) -> dict[str, Tensor]:
+    """What all outputs must be, given the scores `[N, C]` that the file returned."""
+    scores, familiarity = learner.predict_with_familiarity(images)
+    if exported.shape != scores.shape:
+        raise ValueError(f"the file returns scores {tuple(exported.shape)} instead of {tuple(scores.shape)}")
+    outputs = {SCORES: scores, PROBABILITIES: learner.probable(exported)}
+    unknown = None if familiarity is None else learner.calibration.unknown(familiarity)
+    if familiarity is not None and unknown is not None:
+        outputs |= {UNKNOWN: unknown, FAMILIARITY: familiarity}
+    return outputs
+
+
+def _difference(expected: Tensor, exported: Tensor) -> float:
+    """The largest; a class without any sample has minus infinity in both, and NaN never agrees."""
+    if expected.shape != exported.shape:
+        raise ValueError(f"the file returns {tuple(exported.shape)} instead of {tuple(expected.shape)}")
+    return float(torch.where(expected == exported, 0.0, (expected - exported).abs()).nan_to_num(torch.inf).max())
 
 
 def generated_images(size: int) -> Iterator[NDArray[np.uint8]]:

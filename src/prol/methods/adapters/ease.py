@@ -131,9 +131,7 @@ class EASE(GradientLearner):
         scores = subspace_scores(features, everywhere, measured.any(1), own, self.options.alpha)
         return scores.masked_fill(~measured.any(0), -torch.inf)  # announced, but nothing seen of it yet
 
-    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> Tensor | None:
-        if not any(bool(space.measured().any()) for space in self.prototypes):
-            return None
+    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:
         return self.scores(pixels, encoded).amax(1)
 
     def _means(self) -> tuple[Tensor, Tensor, Tensor]:

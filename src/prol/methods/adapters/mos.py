@@ -184,14 +184,12 @@ class MOS(GradientLearner):
         refined = self._refined(tokens, start, seen)
         return seen_softmax(refined.double(), seen) + seen_softmax(self.adapters.count * cosines, seen)
 
-    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> Tensor | None:  # noqa: ARG002
+    def familiarity_of(self, pixels: Pixels, encoded: Tensor | None) -> Tensor:  # noqa: ARG002
         """The cosine to the nearest class mean, with the first task's adapter."""
-        seen = self.prototypes.measured()
-        if not bool(seen.any()):
-            return None
         tokens = self.backbone.embed(self.evaluation_input(pixels))
         features = self.adapters.features(tokens, self.adapters.of(0)).double()
-        return cosine_to_all(features, self.prototypes.means()[seen]).amax(1)
+        cosines = cosine_to_all(features, self.prototypes.means())
+        return cosines.masked_fill(~self.prototypes.measured(), -torch.inf).amax(1)
 
     def _refined(self, tokens: Tensor, start: Tensor, seen: Tensor) -> Tensor:
         """Logits `[B, C]`: each prediction, at first `start` `[B]`, selects the adapter of the next, until it stays."""

@@ -99,10 +99,8 @@ class FOAL(Learner):
     def score(self, encoded: Tensor) -> Tensor:
         return SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(self._embedded(encoded))
 
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
+    def score_familiarity(self, encoded: Tensor) -> Tensor:
         """The highest score less the leverage φᵀRφ, which is large where nothing like φ was ever learnt."""
-        if not bool(self.counts.rows.any()):
-            return None
         embedded = self._embedded(encoded).double()
         scores = SolvedHead(self.weight.rows, None, self.counts.rows > 0).scores(embedded)
         return scores.amax(1) - (embedded @ self.inverse * embedded).sum(1)

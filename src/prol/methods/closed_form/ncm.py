@@ -52,5 +52,5 @@ class NCM(Learner):
         scores = cosine_to_all(features, means) if self.options.distance == "cosine" else -torch.cdist(features, means)
         return scores.masked_fill(self.counts.rows == 0, -torch.inf)  # announced, but nothing seen of it yet
 
-    def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        return self.score(encoded).amax(1) if bool(self.counts.rows.any()) else None
+    def score_familiarity(self, encoded: Tensor) -> Tensor:
+        return self.score(encoded).amax(1)

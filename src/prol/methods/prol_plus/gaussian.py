@@ -168,6 +168,10 @@ class Familiarity:
     gaussian: Gaussian
     overall: Metric
     mean: Tensor
+    solved: Tensor
+    """Σ⁻¹m of the classes seen."""
+    lengths: Tensor
+    """Their mᵀΣ⁻¹m."""
 
     @classmethod
     def of(cls, gaussian: Gaussian, totals: Totals, levels: Tensor, samples: float) -> Familiarity:
@@ -177,7 +181,8 @@ class Familiarity:
         more = overall_samples(freedom)
         scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count)).mul_(1 + more / float(count))
         overall = Metric.of(totals, scatter, levels, freedom, samples, more)
-        return cls(gaussian, overall, mean.to(overall.lower))
+        seen = gaussian.seen
+        return cls(gaussian, overall, mean.to(overall.lower), gaussian.solved[seen], gaussian.lengths[seen])
 
     def of_features(self, features: Tensor) -> Tensor:
         """`[B]` from features `[B, M]`."""
@@ -185,9 +190,9 @@ class Familiarity:
         x, y = features.to(g.centre) - g.centre, features.to(self.mean) - self.mean
         squares = (g.metric.solve(x) * x).sum(1).clamp(min=LEAST_SQUARE)
         crowd = (self.overall.solve(y) * y).sum(1)
-        products, lengths = x @ g.solved[g.seen].T, g.lengths[g.seen]
-        angle = (products / lengths.sqrt()).amax(1) / squares.sqrt()
-        nearest = squares + (lengths - 2 * products).amin(1)
+        products = x @ self.solved.T
+        angle = (products / self.lengths.sqrt()).amax(1) / squares.sqrt()
+        nearest = squares + (self.lengths - 2 * products).amin(1)
         width = x.shape[1]
         return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - nearest) / (squares * width).sqrt()
 

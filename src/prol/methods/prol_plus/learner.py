@@ -191,9 +191,10 @@ class PROLPlus(Learner):
         return prior_temperatures(self.moments.counts.rows)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
-        if self.scale is None or not bool(self.moments.counts.rows.any()):
+        familiarity = self.latest(self._familiarity)
+        if self.scale is None or familiarity is None:
             return None
-        return self.latest(self._familiarity).of_features(self._embed(self.scale.apply(encoded)))
+        return familiarity.of_features(self._embed(self.scale.apply(encoded)))
 
     def _gaussian(self) -> Gaussian:
         return Gaussian.of(self.moments.totals(), self.levels, self.options.prior_samples)
@@ -210,7 +211,9 @@ class PROLPlus(Learner):
         own = means[:, part] / self.scale.inverse[part] + self.scale.mean[part]
         return Blend.of(self.latest(self._head), means, own, float(self.moments.counts.rows.sum()))
 
-    def _familiarity(self) -> Familiarity:
+    def _familiarity(self) -> Familiarity | None:
+        if not bool(self.moments.counts.rows.any()):
+            return None
         gaussian, totals = self.latest(self._gaussian), self.moments.totals()
         return Familiarity.of(gaussian, totals, self.levels, self.options.prior_samples)
 
