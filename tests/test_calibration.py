@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import prol
 from methods.small_streams import pictures
@@ -169,16 +172,99 @@ def test_it_classifies(tiny: ViT) -> None:
         prol.create("ncm", tiny).classify(pictures([0]))
 
 
-def test_a_share_of_known_images_is_called_unknown_and_others_always() -> None:
-    random = torch.Generator().manual_seed(0)
-    usual, calibration = torch.randn(2000, generator=random) * 3 + 5, Calibration(State())
-    scores, rows = noisy_scores(2000, 3, 1.0)
-    assert calibration.unknown(usual) is None
-    calibration.learnt(2000, observe(scores, rows, torch.ones(2000, dtype=torch.bool), torch.ones(3), usual))
-    found = calibration.unknown(torch.cat([usual, torch.tensor([-20.0])]))
+def watched(chunks: list[torch.Tensor], known: bool = True) -> Calibration:
+    """Has learnt chunks of 3 classes whose images had this familiarity, of which it observed those that were due."""
+    calibration = Calibration(State())
+    for number, familiarity in enumerate(chunks):
+        scores, rows = noisy_scores(len(familiarity), 3, 1.0, seed=number)
+        fair = torch.full((len(familiarity),), known)
+        observed = observe(scores, rows, fair, torch.ones(3), familiarity) if calibration.due else None
+        calibration.learnt(len(familiarity), observed)
+    return calibration
+
+
+def drawn(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, generator=torch.Generator().manual_seed(seed))
+
+
+def shares(calibration: Calibration, familiarity: torch.Tensor) -> torch.Tensor:
+    found = calibration.unknown(familiarity)
     assert found is not None
-    assert float((found[:-1] > 0.95).float().mean()) == pytest.approx(0.05, abs=0.015)
-    assert found[-1] > 0.999
+    return found
+
+
+def false_alarms(of_chunk: Callable[[int], torch.Tensor], chunks: int = 100) -> float:
+    """Of several streams, on images of the next chunks."""
+    found = []
+    for seed in range(12):
+        learnt = [of_chunk(1000 * seed + number) for number in range(chunks)]
+        later = torch.cat([of_chunk(1000 * seed + chunks + number) for number in range(20)])
+        found.append((shares(watched(learnt), later) > 0.95).double().mean())
+    return float(torch.stack(found).mean())
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e6, -3.0), (0.01, 500.0), (-3.0, 7.0)])
+def test_one_in_twenty_known_images_is_called_unknown_and_others_always(scale: float, shift: float) -> None:
+    assert false_alarms(lambda seed: scale * drawn(10, seed) + shift) == pytest.approx(0.05, abs=0.02)
+    calibration = watched([scale * drawn(10, seed) + shift for seed in range(100)])
+    assert shares(calibration, torch.tensor([shift - 10 * abs(scale)])) > 0.999
+    assert shares(calibration, torch.tensor([shift + 10 * abs(scale)])) < 0.001
+
+
+@pytest.mark.parametrize("chunks", [30, 100, 300])
+def test_familiarity_that_drifts_as_the_learner_learns_is_followed(chunks: int) -> None:
+    """Its mean rises, and its spread falls by a fifth whenever the images have doubled, as PROL+'s does.
+
+    Without the residuals there would be hardly an alarm: expectations lag behind.
+    """
+
+    def drifting(seed: int) -> torch.Tensor:
+        images = 10.0 * (seed % 1000 + 1)
+        return 1 - 50 / images + drawn(10, seed) * 2 * images**-0.3
+
+    assert 0.03 < false_alarms(drifting, chunks) < 0.11
+
+
+@pytest.mark.parametrize("shape", [torch.exp, lambda x: -torch.exp(x), lambda x: x.round()])
+def test_skew_familiarity_is_called_unknown_about_as_often(shape: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    assert false_alarms(lambda seed: shape(drawn(10, seed) / 2)) == pytest.approx(0.05, abs=0.055)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    seen=st.lists(st.floats(-(2.0**60), 2.0**60, width=32), min_size=60, max_size=60),
+    asked=st.lists(st.floats(width=32), min_size=1, max_size=50),
+)
+def test_unknown_lies_between_0_and_1_and_falls_with_familiarity(seen: list[float], asked: list[float]) -> None:
+    ordered = torch.tensor(asked).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf).sort().values
+    found = shares(watched(list(torch.tensor(seen).split(10))), ordered)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (found.diff() <= 0).all()
+
+
+def test_nothing_is_called_unknown_before_enough_known_images_were_observed() -> None:
+    assert watched([drawn(10)]).unknown(drawn(3)) is None
+    assert watched([drawn(10, seed) for seed in range(2)]).unknown(drawn(3)) is not None
+    assert watched([drawn(10, seed) for seed in range(50)], known=False).unknown(drawn(3)) is None
+    assert watched([drawn(1, seed) for seed in range(50)]).unknown(drawn(3)) is None
+    assert shares(watched([drawn(1, seed) for seed in range(120)]), drawn(0)).shape == (0,)
+
+
+def test_what_is_no_number_is_not_observed_and_is_like_nothing_known() -> None:
+    chunks = [drawn(10, seed) for seed in range(30)]
+    bad = [torch.where(torch.arange(10) == 3, torch.nan if seed % 2 else torch.inf, drawn(10)) for seed in range(30)]
+    assert watched(bad).unknown(drawn(3)) is None
+    assert shares(watched(chunks + bad), drawn(5)).isfinite().all()
+    assert shares(watched(chunks), torch.tensor([torch.nan, torch.inf, -torch.inf])).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("number", [3, 50, 99])
+def test_a_chunk_far_off_does_not_spoil_later_answers(number: int) -> None:
+    def once_far_off(seed: int) -> torch.Tensor:
+        return drawn(10, seed) - (1e6 if seed % 1000 == number else 0)
+
+    assert watched([once_far_off(seed) for seed in range(100)]).familiarity_squares < 1000
+    assert false_alarms(once_far_off) == pytest.approx(0.05, abs=0.03)
 
 
 def test_factors_reach_from_sharp_to_flat() -> None:

@@ -2,7 +2,11 @@
 
 A chunk that is about to be learnt is a fair test. From time to time the learner predicts it first, and adds up the log
 loss at each of a grid of temperatures. Images of classes that are not known yet take no part. The temperature is that
-with the least loss, drawn towards a prior one while there are few such predictions.
+with the least loss, drawn towards a prior one while there are few such predictions. Sums of earlier predictions count
+by the share of today's images that had been learnt then, because the learner has changed since.
+
+The same images say how familiar images of known classes are. That changes while the learner learns: each observation is
+compared with what was expected after those before it, and expectations are corrected by how far they have been off.
 """
 
 from __future__ import annotations
@@ -20,17 +24,21 @@ from prol.state import State
 FACTORS = tuple(2 ** (third / 3) for third in range(-15, 16))
 """Temperatures to choose from, in units of the prior one."""
 GROWTH = 1.35
-"""A chunk is predicted before it is learnt whenever the images have become so many times as many."""
-REMEMBERED = 0.7
-"""Weight of earlier losses when new ones are added: the learner has changed since."""
-FAMILIARITY_REMEMBERED = 0.95
-"""The same for familiarity, whose deviation takes more images to know."""
+"""A chunk is predicted before it is learnt when the images have become so many times as many, or earlier:"""
+SPACING = 0.5
+"""When m of n images were observed, the next chunk is one after `SPACING` m √n more: in the end 4 √n were observed."""
 PRIOR_DEVIATION = 0.25
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
-ENOUGH = 20.0
-"""Images of known classes that must be observed before any is called unknown."""
+SETTLED = 2
+"""Images per class from which on familiarity is observed: before, it changes faster than it can be followed."""
+ENOUGH = 10.0
+"""Images of known classes that must be observed, of those now half as many count half, before any is called unknown."""
+FURTHEST = 3.0
+"""Deviations by which an observation may differ from what was expected; what differs more counts as this."""
+FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residual_squares")
+"""Sums over images whose familiarity was observed; they count by how many had been learnt then, of those there are."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +46,14 @@ class Observation:
     """Sums over `count` images of known classes, predicted before they were learnt.
 
     The log `losses` at each factor, the `spread` of their scores, and their `familiarity`: its values and squares.
+    There were so many `classes`.
     """
 
     losses: tuple[float, ...]
     count: int
     spread: float
     familiarity: tuple[float, float] | None
+    classes: int
 
 
 class Calibration:
@@ -55,13 +65,15 @@ class Calibration:
     def __init__(self, state: State) -> None:
         self.losses = [0.0] * len(FACTORS)
         self.count, self.spread, self.images, self.next = 0.0, 0.0, 0, 1
-        self.familiarity, self.familiarity_squares, self.familiarity_count = 0.0, 0.0, 0.0
+        self.weight, self.familiarity, self.familiarity_squares = 0.0, 0.0, 0.0
+        self.residuals, self.residual_squares, self.observed_at = 0.0, 0.0, 0
         for place, factor in enumerate(FACTORS):
             read, load = partial(self.losses.__getitem__, place), partial(self.losses.__setitem__, place)
             state.value(f"losses/{factor:.3g}", read=read, load=load, merge="sum", later=True)
-        for name in ("count", "spread", "images", "familiarity", "familiarity_squares", "familiarity_count"):
+        for name in ("count", "spread", "images", *FAMILIAR):
             state.value(name, self, merge="sum", later=True)
-        state.value("next", self, later=True)
+        for name in ("next", "observed_at"):
+            state.value(name, self, later=True)
 
     @property
     def due(self) -> bool:
@@ -70,31 +82,47 @@ class Calibration:
 
     def learnt(self, images: int, observed: Observation | None) -> None:
         """So many images were learnt; before that, this was observed on them."""
-        self.images += images
+        before, self.images = self.images, self.images + images
         if observed is None:
             return
-        self.next = max(self.images + 1, math.ceil(GROWTH * self.images))
+        rest = min((GROWTH - 1) * self.images, SPACING * observed.count * math.sqrt(self.images))
+        self.next = self.images + max(1, math.ceil(rest))
+        kept, self.observed_at = self.observed_at / self.images, self.images
         for place, loss in enumerate(observed.losses):
-            self.losses[place] = REMEMBERED * self.losses[place] + loss
-        self.count = REMEMBERED * self.count + observed.count
-        self.spread = REMEMBERED * self.spread + observed.spread
-        if observed.familiarity is not None:
-            values, squares = observed.familiarity
-            self.familiarity = FAMILIARITY_REMEMBERED * self.familiarity + values
-            self.familiarity_squares = FAMILIARITY_REMEMBERED * self.familiarity_squares + squares
-            self.familiarity_count = FAMILIARITY_REMEMBERED * self.familiarity_count + observed.count
+            self.losses[place] = kept * self.losses[place] + loss
+        self.count = kept * self.count + observed.count
+        self.spread = kept * self.spread + observed.spread
+        if observed.familiarity is not None and before >= SETTLED * observed.classes:
+            self._compare(kept, observed.count, *observed.familiarity)
+
+    def _compare(self, kept: float, count: int, values: float, squares: float) -> None:
+        """Adds the familiarity of `count` images, and its residuals from what was expected, in deviations."""
+        if not math.isfinite(squares):
+            return
+        residuals, residual_squares = 0.0, float(count)
+        if self.weight >= ENOUGH:
+            mean, deviation = _moments(self.weight, self.familiarity, self.familiarity_squares)
+            off = math.sqrt(max(squares / count - 2 * mean * values / count + mean**2, 0.0)) / deviation
+            bounded = FURTHEST / max(off, FURTHEST)
+            residuals = bounded * (values - count * mean) / deviation
+            residual_squares = count * (bounded * off) ** 2
+            values = count * mean + residuals * deviation
+            squares = count * mean**2 + 2 * mean * residuals * deviation + residual_squares * deviation**2
+        for name, added in zip(FAMILIAR, (count, values, squares, residuals, residual_squares), strict=True):
+            setattr(self, name, kept * getattr(self, name) + added)
 
     def usual_familiarity(self) -> tuple[float, float] | None:
         """Mean and standard deviation of that of images of known classes; None until enough were observed."""
-        if self.familiarity_count < ENOUGH:
+        if self.weight < ENOUGH:
             return None
-        mean = self.familiarity / self.familiarity_count
-        return mean, math.sqrt(max(self.familiarity_squares / self.familiarity_count - mean**2, 1e-12))
+        mean, deviation = _moments(self.weight, self.familiarity, self.familiarity_squares)
+        usual, spread = _moments(self.weight, self.residuals, self.residual_squares)
+        return mean + usual * deviation, spread * deviation
 
     def unknown(self, familiarity: Tensor) -> Tensor | None:
         """The share of images of known classes that are more familiar, `[N]`; None until enough were observed.
 
-        It takes their familiarity to be normally distributed.
+        It takes their residuals to be normally distributed. What is no number is like nothing known.
         """
         usual = self.usual_familiarity()
         if usual is None:
@@ -102,11 +130,11 @@ class Calibration:
         mean, deviation = usual
         # The normal distribution in float32, the only type for which onnxruntime has it.
         share: Tensor = torch.special.ndtr(((mean - familiarity.double()) / deviation).float())
-        return share
+        return share.nan_to_num(1.0)
 
     def notes(self) -> list[str]:
         """What removing a class, or unlearning images, leaves here."""
-        return ["the temperature of probabilities was fitted on all that was seen"] if self.count else []
+        return ["the calibration of probabilities was fitted on all that was seen"] if self.count else []
 
     def temperature(self, prior: float | None, scores: Tensor) -> Tensor:
         """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
@@ -154,12 +182,18 @@ def observe(
     if familiarity is not None:
         usual = familiarity[fair].double()
         sums = float(usual.sum()), float(usual.square().sum())
-    return Observation(tuple(losses), len(some), float(spread.sum()), sums)
+    return Observation(tuple(losses), len(some), float(spread.sum()), sums, int(seen.sum()))
 
 
 def probabilities(scores: Tensor, temperature: Tensor | float) -> Tensor:
     """The softmax of scores `[N, C]` over the temperature, float64; 0 for a class of which nothing was learnt."""
     return (scores.double() / temperature).softmax(dim=1).nan_to_num(0.0)
+
+
+def _moments(weight: float, values: float, squares: float) -> tuple[float, float]:
+    """Mean and standard deviation, from sums."""
+    mean = values / weight
+    return mean, math.sqrt(max(squares / weight - mean**2, 1e-12))
 
 
 def _spread(scores: Tensor) -> Tensor:

@@ -147,7 +147,7 @@ class Predictor(Model):
     def familiarity(self, images: Any) -> Tensor | None:
         """How much images are like those learnt, float32 `[N]`; None where the method cannot say.
 
-        Values compare only with others of the same moment: `prol.novelty` calibrates them.
+        Values compare only with others of the same moment: `classify` calibrates them.
         """
         pixels = self.backbone.read(images)
         self.flush()

@@ -178,7 +178,7 @@ def test_before_any_observation_the_temperature_is_the_spread_of_an_images_score
     fresh.learn(make_images(4, 0), ["ant", "bee", "cat", "ant"])
     assert fresh.calibration.count == 0
     parity = export_onnx(fresh, tmp_path / "model.onnx")
-    assert parity.without_unknown == "fewer than 20 images of known classes were observed"
+    assert parity.without_unknown == "fewer than 10 images of known classes were observed"
     require_same_predictions(fresh, tmp_path / "model.onnx")
     said = metadata_of(tmp_path / "model.onnx")
     assert said["temperature"] == "the standard deviation of each image's scores"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 
 import prol
 from serve.running import (
@@ -174,3 +176,25 @@ def test_predictions_use_what_was_learnt_before(nursery: Nursery, folder: Path) 
         answer = client.post("/predict", files=files(picture(1), picture(2)), params={"top": 1}).json()
         assert answer["version"] == 2
         assert [one["labels"][0]["label"] for one in answer["predictions"]] == ["cat", "dog"]
+
+
+def test_probabilities_and_unknown_are_those_of_the_learner_before_and_after_a_restart(
+    nursery: Nursery, new: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder, asked = tmp_path / "model", [picture(1), picture(900, size=8)]
+    with running(nursery, folder, *new) as server, server.client() as client:
+        assert predict(client, *asked)["predictions"][0]["unknown"] is None
+        for start in range(0, 40, 10):
+            images = [picture(number) for number in range(start, start + 10)]
+            learnt = learn(client, images, ["cat", "dog"] * 5).json()
+        eventually(lambda: predict(client, asked[0])["version"] >= learnt["version"])
+        before = predict(client, *asked)["predictions"]
+        assert server.end() == 0
+    with running(nursery, folder) as server, server.client() as client:
+        after = predict(client, *asked)["predictions"]
+    found = prol.load(folder).classify([np.asarray(Image.open(io.BytesIO(image))) for image in asked])
+    assert found.unknown is not None
+    for answers in (before, after):
+        assert [one["unknown"] for one in answers] == pytest.approx(found.unknown.tolist(), abs=1e-6)
+        likely = [one["labels"][0]["probability"] for one in answers]
+        assert likely == pytest.approx(found.probabilities.amax(1).tolist(), abs=1e-6)

@@ -18,7 +18,6 @@ from prol.backbones import ViT
 from prol.serve.batches import JobQueue
 from prol.serve.jobs import Undo
 from prol.serve.monitoring import Activity
-from prol.serve.snapshots import Snapshot
 from prol.serve.store import Key, Opened, Records, Store, describe
 from prol.serve.writer import Writer
 from prol.testing.stream import difference
@@ -158,12 +157,15 @@ def test_in_a_batch_it_undoes_the_chunk_before_it(writer: Writer, tiny: ViT) -> 
 
 def test_the_calibration_of_unknown_classes_is_undone_too(writer: Writer) -> None:
     outcomes(writer, chunk("cat"), chunk("mouse"))
-    before, learner = writer.committed.records, writer._learner
-    writer.publisher.current = Snapshot(1, learner, learner.state(), before.novelty)  # which observes what comes
+    calibration = writer._learner.calibration
+    assert calibration.count == 0
     outcomes(writer, chunk("cat", 2))
-    assert writer.committed.records.novelty != before.novelty
+    assert calibration.count == 2
     outcomes(writer, Undo())
-    assert (writer.committed.records.novelty, writer.committed.records.images_learnt) == (before.novelty, 2)
+    assert (calibration.count, calibration.images, writer.committed.records.images_learnt) == (0, 2, 2)
+    recovered = writer._store.recover(pytest.fail)
+    assert recovered is not None
+    assert recovered.state[1]["method"]["calibration"]["count"] == 0
 
 
 def test_a_commit_that_fails_undoes_nothing(writer: Writer) -> None:

@@ -139,7 +139,7 @@ def test_late_labels_obey_the_limits_of_other_chunks(
 ) -> None:
     """Two images of 1,024 pixels each: what came in several requests must not be decoded all at once."""
     pending = Pending(5, 10**6, 60)
-    names = pending.add([PendingImage(picture(number), None, None, frozenset()) for number in range(2)])
+    names = pending.add([PendingImage(picture(number), None) for number in range(2)])
     assert outcomes(writer, late(names, ["cat", "dog"], pending, budget, **limits)) == [refusal]
     assert (pending.amounts()[0], writer.committed.version) == (2, 0)
 
@@ -181,7 +181,7 @@ def test_saves_that_fail_leave_a_folder_that_is_known_again(writer: Writer) -> N
 
 def test_late_labels_of_a_commit_that_failed_can_come_again(writer: Writer) -> None:
     pending = Pending(5, 10**6, 60)
-    [name] = pending.add([PendingImage(picture(1), None, None, frozenset())])
+    [name] = pending.add([PendingImage(picture(1), None)])
     (writer._store.place).rename(writer._store.place.with_name("away"))
     writer._store.place.write_text("in the way")
     assert outcomes(writer, late([name], ["cat"], pending)) == [(503, "not_written")]
@@ -201,9 +201,7 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
     learner = prol.create("ncm", tiny)
     learner.learn(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), ["cat"])
     states = [(number, learner.state()) for number in range(4)]
-    publisher = Publisher(
-        Snapshot(0, learner, states[0][1], None), nullcontext(), lambda error: pytest.fail(str(error))
-    )
+    publisher = Publisher(Snapshot(0, learner, states[0][1]), nullcontext(), lambda error: pytest.fail(str(error)))
     begun, proceed, made = threading.Event(), threading.Event(), []
 
     def make(number: int) -> Callable[[], Snapshot]:
@@ -211,7 +209,7 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
             begun.set()
             assert proceed.wait(60)
             made.append(number)
-            return Snapshot(number, learner, states[number][1], None)
+            return Snapshot(number, learner, states[number][1])
 
         return slowly
 

@@ -98,7 +98,7 @@ def count_operations(make: Callable[[], Step], backbone: Backbone) -> int:
         for _ in range(_COUNTED_STEPS):
             with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
                 step()
-            counts.append(counter.get_total_flops())
+            counts.append(int(counter.get_total_flops()))
     finally:
         backbone.acceleration = before
     return min(counts)

@@ -62,8 +62,8 @@ def streams(
         console.say(note)
     title = f"{plan.protocol} stream of {dataset}, seed {seed}"
     console.print(_task_table(stream, opened, title))
-    boundaries, classes = ("yes" if one else "no" for one in (stream.boundaries_told, stream.classes_announced))
-    console.say(f"Given to the learner: task boundaries: {boundaries}, classes of next task: {classes}.")
+    given, announced = ("yes" if one else "no" for one in (stream.boundaries_told, stream.classes_announced))
+    console.say(f"Given to the learner: task boundaries: {given}, classes of next task: {announced}.")
     if plot is not None:
         plot_stream(*class_times(opened, stream), title, plot)
         console.say(f"Plot written to {plot}")

@@ -16,7 +16,7 @@ from prol.runs.saving import Origin, save
 if TYPE_CHECKING:
     from prol.learner import Learner, Removal
 
-Done = TypeVar("Done", "Removal", None)
+Done = TypeVar("Done", bound="Removal | None")
 
 SERVICE = "service"
 """The subfolder with the checkpoints of a service."""

@@ -8,7 +8,6 @@ from collections import deque
 from prol.learner import Learner
 from prol.serve.errors import RequestError, stopping
 from prol.serve.jobs import Job, LastChunk, Result, WriteContext
-from prol.serve.snapshots import Calibrator
 from prol.serve.store import Records
 
 MAX_IMAGES = 1024
@@ -75,10 +74,10 @@ class Batch:
     decided on a state that may be rolled back.
     """
 
-    def __init__(self, learner: Learner, durable: Records, calibrator: Calibrator, last: LastChunk) -> None:
+    def __init__(self, learner: Learner, durable: Records, last: LastChunk) -> None:
         self.records = durable.copy()
         self.applied: dict[Job, Result] = {}
-        self._context, self._durable = WriteContext(learner, self.records, calibrator, last), durable
+        self._context, self._durable = WriteContext(learner, self.records, last), durable
         self._replayed: dict[Job, Outcome] = {}
         self._refused: dict[Job, RequestError] = {}
         self._first_of_key: dict[str, Job] = {}

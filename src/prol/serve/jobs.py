@@ -18,7 +18,6 @@ from prol.serve.errors import RequestError
 from prol.serve.monitoring import Kind
 from prol.serve.pending import Pending, PendingImage
 from prol.serve.settings import Limits
-from prol.serve.snapshots import Calibrator
 from prol.serve.store import Key, Records
 from prol.serve.uploads import Pixels, Reservation, decode_images
 
@@ -31,7 +30,6 @@ class LastChunk:
 
     images: int = 0
     records: Records = field(default_factory=Records)
-    novelty: dict[str, Any] | None = None
 
 
 @dataclass
@@ -40,16 +38,13 @@ class WriteContext:
 
     learner: Learner
     records: Records
-    calibrator: Calibrator
     last: LastChunk
 
-    def now(self) -> LastChunk:
-        return LastChunk(0, self.records.copy(), self.calibrator.state())
-
-    def learnt(self, images: int, before: LastChunk) -> None:
-        """So many images were learnt; `before` is what `now` returned then."""
-        self.records.images_learnt += images
-        self.last.images, self.last.records, self.last.novelty = images, before.records, before.novelty
+    def learn(self, images: Sequence[Pixels], labels: Sequence[Label]) -> None:
+        """Learns one chunk, and remembers the records as they were before it."""
+        self.learner.learn(images, labels)
+        self.last.images, self.last.records = len(images), self.records.copy()
+        self.records.images_learnt += len(images)
 
     def undo(self) -> int:
         """Undoes the last chunk; returns how many images it had."""
@@ -57,7 +52,6 @@ class WriteContext:
         before = self.last.records
         self.records.images_learnt, self.records.recent = before.images_learnt, before.recent
         self.records.answered, self.records.correct = before.answered, before.correct
-        self.calibrator.load_state(self.last.novelty)
         return self.last.images
 
 
@@ -94,10 +88,7 @@ class Learn(Job):
         self.pictures, self.labels, self.images = list(pictures), list(labels), len(pictures)
 
     def apply(self, context: WriteContext) -> Result:
-        before = context.now()
-        context.calibrator.observe_images(self.pictures, self.labels)
-        context.learner.learn(self.pictures, self.labels)
-        context.learnt(self.images, before)
+        context.learn(self.pictures, self.labels)
         return {"learnt": self.images, "repeated": False}
 
     def event(self) -> tuple[Kind, str]:
@@ -130,12 +121,9 @@ class LateLabels(Job):
             raise RequestError(404, "unknown_ids", message)
         images = [self._claimed[self.ids[position]][1] for position in found]
         labels = [self.labels[position] for position in found]
-        before = context.now()
-        context.calibrator.observe_pending(images, labels)
-        context.learner.learn(decode_images([one.data for one in images], self._limits, self._memory), labels)
+        context.learn(decode_images([one.data for one in images], self._limits, self._memory), labels)
         self.images, self._learnt = len(found), labels
         correct = sum(one.predicted == label for one, label in zip(images, labels, strict=True))
-        context.learnt(self.images, before)
         context.records.count_labelled(self.images, correct)
         # Positions suffice to remember unknown ids: a repeated request has the same ids.
         unknown = sorted(set(range(len(self.ids))) - set(found))

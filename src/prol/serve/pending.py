@@ -13,15 +13,10 @@ from prol.classes import Label
 
 @dataclass(frozen=True)
 class PendingImage:
-    """An image as it was sent, its prediction, and the classes known at that time.
-
-    `familiarity` is None where the method has none; `predicted` is None where nothing was learnt yet.
-    """
+    """An image as it was sent, and its prediction; None where nothing was learnt yet."""
 
     data: bytes
     predicted: Label | None
-    familiarity: float | None
-    known: frozenset[Label]
 
 
 class Pending:

@@ -85,7 +85,7 @@ class Service:
             predictions = snapshot.predict(pictures, top)
         ids = self.pending.add(
             [
-                PendingImage(data, one.labels[0].label if one.labels else None, one.familiarity, snapshot.classes)
+                PendingImage(data, one.labels[0].label if one.labels else None)
                 for data, one in zip(files, predictions, strict=True)
             ]
         )

@@ -7,39 +7,30 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from prol.answers import Answer, ranked
-from prol.classes import Label
 from prol.learner import Learner, SavedState
-from prol.novelty import Novelty
-from prol.serve.pending import PendingImage
 from prol.serve.uploads import Pixels
 
 
 @dataclass(frozen=True)
 class ImagePrediction:
-    """The prediction for one image: labels, best first; familiarity; and the unknown-class score derived from it.
+    """The prediction for one image: labels, best first, and the unknown-class score.
 
-    The last two are None where the method has no familiarity, `unknown` also before enough images were observed.
+    `unknown` is None where the method has no familiarity, or before enough images were observed.
     """
 
     labels: list[Answer]
-    familiarity: float | None
     unknown: float | None
 
 
 class Snapshot:
     """A learner in one committed state, never changed. Any number of threads may use it at a time."""
 
-    def __init__(self, version: int, like: Learner, state: SavedState, novelty: dict[str, Any] | None) -> None:
+    def __init__(self, version: int, like: Learner, state: SavedState) -> None:
         self.version = version
-        self.classes: frozenset[Label] = frozenset(state[1]["classes"])
-        self._novelty = _novelty(novelty)
         self._learner = type(like)(like.backbone, like.options, like.seed)
         self._learner.load_state(*state)
         # Solves now what the method would solve at the first prediction, so that no client waits for it.
@@ -48,14 +39,9 @@ class Snapshot:
     def predict(self, images: Sequence[Pixels], top: int) -> list[ImagePrediction]:
         scores, familiarity = self._learner.predict_with_familiarity(list(images))
         labels = ranked(scores, self._learner.classes, top, self._learner.probable(scores))
-        unknown = None if familiarity is None else self._novelty.unknown(familiarity)
-        nothing = [None] * len(images)
-        rows = (nothing if values is None else values.tolist() for values in (familiarity, unknown))
-        return [ImagePrediction(*row) for row in zip(labels, *rows, strict=True)]
-
-    def familiarity(self, images: Sequence[Pixels]) -> Tensor | None:
-        """`[N]`, higher meaning more like what was learnt; None where the method has none, or has learnt nothing."""
-        return self._learner.predict_with_familiarity(list(images))[1] if self.classes else None
+        unknown = None if familiarity is None else self._learner.calibration.unknown(familiarity)
+        shares = [None] * len(images) if unknown is None else unknown.tolist()
+        return [ImagePrediction(*row) for row in zip(labels, shares, strict=True)]
 
 
 class Publisher:
@@ -102,51 +88,3 @@ class Publisher:
             self._wake.wait_for(lambda: self._stopped or self._offer is not None)
             offer, self._offer = self._offer, None
             return None if self._stopped else offer
-
-
-class Calibrator:
-    """Observes how familiar images are before they are learnt, which calibrates the score for unknown classes.
-
-    It uses the current snapshot, where everything is solved already, and skips chunks once it has cost too much time.
-    """
-
-    FIRST_CHUNKS = 20
-    """Chunks that are always observed."""
-    TIME_SHARE = 0.1
-    """Share of the running time that observing may take after them."""
-
-    def __init__(self, novelty: dict[str, Any] | None, snapshot: Callable[[], Snapshot]) -> None:
-        self._novelty, self._snapshot = _novelty(novelty), snapshot
-        self._observed, self._spent, self._began = 0, 0.0, time.monotonic()
-
-    def observe_images(self, images: Sequence[Pixels], labels: Sequence[Label]) -> None:
-        began = time.monotonic()
-        if self._observed >= self.FIRST_CHUNKS and self._spent >= self.TIME_SHARE * (began - self._began):
-            return
-        snapshot = self._snapshot()
-        familiarity = snapshot.familiarity(images)
-        if familiarity is not None:
-            self._novelty.observe(familiarity, torch.tensor([label in snapshot.classes for label in labels]))
-        self._observed += 1
-        self._spent += time.monotonic() - began
-
-    def observe_pending(self, images: Sequence[PendingImage], labels: Sequence[Label]) -> None:
-        """The familiarity of images that were predicted before is known already."""
-        seen = [
-            (one.familiarity, label in one.known)
-            for one, label in zip(images, labels, strict=True)
-            if one.familiarity is not None
-        ]
-        if seen:
-            familiarity, known = zip(*seen, strict=True)
-            self._novelty.observe(torch.tensor(familiarity), torch.tensor(known))
-
-    def state(self) -> dict[str, Any]:
-        return self._novelty.state()
-
-    def load_state(self, novelty: dict[str, Any] | None) -> None:
-        self._novelty = _novelty(novelty)
-
-
-def _novelty(state: dict[str, Any] | None) -> Novelty:
-    return Novelty() if state is None else Novelty.from_state(state)

@@ -67,9 +67,9 @@ class Records:
     """What of the service itself must survive a crash. The field names are the keys in the checkpoint.
 
     `answered` and `correct` count predictions that were labelled later, `recent` both for the last such chunks.
-    `answers` holds the results of requests with an idempotency key, by the key's hash, oldest first. `novelty` is the
-    calibration of the score for unknown classes. `artifact` holds hashes of saved models that the service has written
-    or read, `operations` the changes of classes since. `to_write_out`: older files hold a class that was removed.
+    `answers` holds the results of requests with an idempotency key, by the key's hash, oldest first. `artifact`
+    holds hashes of saved models that the service has written or read, `operations` the changes of classes since.
+    `to_write_out`: older files hold a class that was removed.
     """
 
     images_learnt: int = 0
@@ -77,7 +77,6 @@ class Records:
     correct: int = 0
     recent: list[tuple[int, int]] = field(default_factory=list)
     answers: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    novelty: dict[str, Any] | None = None
     artifact: list[str] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
     to_write_out: bool = False
@@ -110,7 +109,9 @@ class Records:
     def from_json(cls, content: dict[str, Any]) -> Records:
         answers = {name: (digested, result) for name, digested, result in content["answers"]}
         recent = [(images, correct) for images, correct in content["recent"]]
-        return cls(**(content | {"answers": answers, "recent": recent}))
+        # Services of 0.1.0 had a calibration of their own; the learner has one since.
+        current = {name: value for name, value in content.items() if name != "novelty"}
+        return cls(**(current | {"answers": answers, "recent": recent}))
 
 
 @dataclass(frozen=True)

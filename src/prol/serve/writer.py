@@ -16,7 +16,7 @@ from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
 from prol.serve.errors import RequestError, not_written
 from prol.serve.jobs import Job, LastChunk
 from prol.serve.monitoring import Activity
-from prol.serve.snapshots import Calibrator, Publisher, Snapshot
+from prol.serve.snapshots import Publisher, Snapshot
 from prol.serve.store import Opened, Records, Store, describe
 
 MAX_OPERATIONS = 100
@@ -53,9 +53,8 @@ class Writer:
         self._dirty = False
         """Whether the learner may differ from the last committed state."""
         self.committed = self._view(version, records)
-        first = Snapshot(version, learner, self._durable, records.novelty)
+        first = Snapshot(version, learner, self._durable)
         self.publisher = Publisher(first, self.device_lock, self._snapshot_failed)
-        self._calibrator = Calibrator(records.novelty, lambda: self.publisher.current)
         self._thread = threading.Thread(target=self._work, name="prol-writer", daemon=True)
 
     def start(self) -> None:
@@ -95,7 +94,6 @@ class Writer:
             return batch.outcomes() | crashed
         try:
             batch.complete(self._last_version + 1, self._max_keys)
-            batch.records.novelty = self._calibrator.state()
             self._commit(batch.records)
         except Exception as error:  # nothing was acknowledged
             self._activity.failed_commits += 1
@@ -113,7 +111,7 @@ class Writer:
         crashed: dict[Job, Outcome] = {}
         while True:
             remaining = [job for job in jobs if job not in crashed]
-            batch = Batch(self._learner, self.committed.records, self._calibrator, self._last_chunk)
+            batch = Batch(self._learner, self.committed.records, self._last_chunk)
             try:
                 for job in remaining:
                     batch.add(job)
@@ -130,12 +128,11 @@ class Writer:
         self._store.commit(version, self._description, state, records)
         self._durable, self.committed = state, self._view(version, records)
         self._activity.count_commit(time.monotonic() - began)
-        self.publisher.offer(lambda: Snapshot(version, self._learner, state, records.novelty))
+        self.publisher.offer(lambda: Snapshot(version, self._learner, state))
 
     def _roll_back(self, jobs: Sequence[Job]) -> None:
         """Returns to the last committed state."""
         self._learner.load_state(*self._durable)
-        self._calibrator.load_state(self.committed.records.novelty)
         for job in jobs:
             job.roll_back()
         self._dirty = False
