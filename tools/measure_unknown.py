@@ -1,14 +1,21 @@
-r"""How well images of classes that were never learnt are told from those of known ones.
+"""How well `unknown` separates images of classes that were never learnt from those of known ones.
 
-    python tools/measure_unknown.py glyphs --learn 20 --ask 10 --observe-every 2 --out results/unknown/glyphs.json
-    python tools/measure_unknown.py cifar100 --data PATH --learn 24 --ask 10 --observe-every 2 \
-        --out results/unknown/cifar100.json
+    python tools/measure_unknown.py glyphs --learn 20 --other digits --out results/unknown/glyphs-small.json
+    python tools/measure_unknown.py cifar100 --data PATH --seeds 0,1,2 --out results/unknown/cifar100-small.json
 
-Half of the classes, drawn by the seed, are learnt in one pass; before a chunk is learnt its familiarity is observed, as
-a service does. Then test images of all classes are asked about. Printed and written for each method: the area under the
-ROC curve of `unknown`, false alarms (known classes above 0.95), strangers found (others above 0.95), and for comparison
-the area that one minus the highest probability reaches. With --development the images asked about are training images
-that were not learnt: on such the methods' familiarity was chosen.
+Half of the classes, drawn by the seed, are learnt in one pass of chunks of 10; then `learner.classify` predicts test
+images of all classes. The file gets a row per data set, seed and method; rows that it has are not computed again.
+
+    auroc               area under the ROC curve of `unknown`: unknown classes against known ones
+    auroc_mahalanobis   the same of the relative Mahalanobis distance on the network's own feature, with the covariances
+                        of all learnt features: a reference that is computed here, whatever the method
+    auroc_probability   the same of 1 - the highest probability
+    auroc_other         the same of `unknown`, images of the data set --other against known classes
+    false_alarms        share of images of known classes with `unknown` above 0.95; 0.05 is the aim
+    found               share of images of unknown classes above it
+    accuracy            on images of known classes
+
+With --development the test images are a fifth of the training images, held out: options are chosen on such.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,121 +35,145 @@ from torch import Tensor
 
 import prol
 from prol import registry
-from prol.backbones import open_backbone
+from prol.backbones import Backbone, open_backbone
+from prol.data import Dataset, Split
+from prol.files import write_json
 from prol.learner import Learner
-from prol.novelty import Novelty
 
 METHODS = ("ncm", "slda", "ranpac:features=2000", "prol", "prol_plus")
-ALARM, CHUNK, AT_ONCE = 0.95, 10, 200
+ALARM, CHUNK, AT_ONCE, OTHERS = 0.95, 10, 200, 1000
+SHRINKAGE = 0.1  # of the reference's covariances, towards a multiple of the identity
+SETTINGS = ("dataset", "other", "learn", "test", "tasks", "development", "backbone")
 Places = NDArray[np.int64]
+Batch = tuple[list[Any], list[int]]
 
 
-def area(scores: Tensor, strangers: Tensor) -> float:
-    """Chance that a stranger scores above a known image, half of it where both score the same; bool `[N]`."""
+def opened(name: str, data: str | None) -> Dataset:
+    return registry.dataset(name)(**({"data": data} if data else {}))
+
+
+def batches(source: Split, places: Places, size: int) -> Iterator[Batch]:
+    """Images and labels, `size` at a time."""
+    for start in range(0, len(places), size):
+        loaded = source.load(places[start : start + size])
+        yield list(loaded.images), source.labels[loaded.indices].tolist()
+
+
+def drawn(dataset: Dataset, seed: int, wanted: argparse.Namespace) -> tuple[Places, Split, Places]:
+    """Training images to learn, in order, of half of the classes; and those to test, of all, with their split."""
+    random = np.random.default_rng(seed)
+    classes = random.permutation(len(dataset.class_names))
+    pools = {int(one): random.permutation(np.flatnonzero(dataset.train.labels == one)) for one in classes}
+    test, tested = dataset.test, {one: np.flatnonzero(dataset.test.labels == one) for one in pools}
+    if wanted.development:
+        test, tested = dataset.train, {one: pool[: len(pool) // 5] for one, pool in pools.items()}
+        pools = {one: pool[len(pool) // 5 :] for one, pool in pools.items()}
+    tasks = np.array_split(classes[: len(classes) // 2], wanted.tasks)
+    learnt = [random.permutation(np.concatenate([pools[int(one)][: wanted.learn] for one in task])) for task in tasks]
+    some = [random.permutation(places)[: wanted.test] for places in tested.values()]
+    return np.concatenate(learnt), test, np.concatenate(some)
+
+
+def area(scores: Tensor, unknown: Tensor) -> float:
+    """Chance that an unknown image, bool `[N]`, scores above a known one; half of it where both score the same."""
     values, ranks = torch.unique(scores.double(), return_inverse=True)
-    high, low = (torch.bincount(ranks[kind], minlength=len(values)).double() for kind in (strangers, ~strangers))
-    below = low.cumsum(0) - low / 2
-    return float((high * below).sum() / (high.sum() * low.sum()))
+    high, low = (torch.bincount(ranks[kind], minlength=len(values)).double() for kind in (unknown, ~unknown))
+    return float((high * (low.cumsum(0) - low / 2)).sum() / (high.sum() * low.sum()))
 
 
-def drawn(labels: Places, classes: Places, count: int | None, random: np.random.Generator) -> Places:
-    """Places of so many images of each class, or of all."""
-    return np.concatenate([random.permutation(np.flatnonzero(labels == one))[:count] for one in classes])
+@torch.no_grad()
+def features(backbone: Backbone, parts: Iterable[Batch]) -> tuple[Tensor, NDArray[np.int64]]:
+    """The network's own features `[N, D]`, float64, and labels `[N]`."""
+    read = ((backbone.inputs(backbone.read(images), backbone.preprocessing), labels) for images, labels in parts)
+    found = [(backbone.features(inputs).double().cpu(), labels) for inputs, labels in read]
+    return torch.cat([some for some, _ in found]), np.concatenate([labels for _, labels in found])
 
 
-def in_order(places: Places, labels: Places, known: Places, tasks: int, random: np.random.Generator) -> Places:
-    """The stream: in so many tasks, shuffled within each."""
-    shuffled = random.permutation(places)
-    parts = [shuffled[np.isin(labels[shuffled], part)] for part in np.array_split(known, tasks)]
-    return np.concatenate(parts)
+def distances(queries: Tensor, centres: Tensor, deviations: Tensor) -> Tensor:
+    """Squared Mahalanobis distances `[N]` to the nearest centre; the covariance is that of deviations `[M, D]`."""
+    covariance = deviations.T @ deviations / len(deviations)
+    identity = torch.eye(len(covariance)).double() * covariance.diagonal().mean()
+    root = torch.linalg.cholesky(torch.lerp(covariance, identity, SHRINKAGE))
+    white, to = (torch.linalg.solve_triangular(root, some.T, upper=False).T for some in (queries, centres))
+    return torch.cdist(white, to).square().amin(1)
 
 
-def taught(learner: Learner, source: Any, places: Places, every: int) -> Novelty:
-    """Learns the stream; each `every`th chunk is observed before."""
-    novelty = Novelty()
-    for number, start in enumerate(range(0, len(places), CHUNK)):
-        loaded = source.load(places[start : start + CHUNK])
-        labels = source.labels[loaded.indices].tolist()
-        if number % every == 0:
-            familiarity = learner.familiarity(loaded.images)
-            if familiarity is not None:
-                novelty.observe(familiarity, torch.tensor([label in learner.row_of for label in labels]))
-        learner.learn(loaded.images, labels)
-    return novelty
+def mahalanobis(backbone: Backbone, learnt: Iterable[Batch], tested: Iterable[Batch]) -> float:
+    """The area of the distance to the nearest class mean, within classes, less that to the mean of all."""
+    (seen, labels), (queries, true) = features(backbone, learnt), features(backbone, tested)
+    names, rows = np.unique(labels, return_inverse=True)
+    means = torch.stack([seen[torch.from_numpy(rows == row)].mean(0) for row in range(len(names))])
+    mean = seen.mean(0, keepdim=True)
+    relative = distances(queries, means, seen - means[rows]) - distances(queries, mean, seen - mean)
+    return area(relative, torch.from_numpy(~np.isin(true, names)))
 
 
-def asked(learner: Learner, novelty: Novelty, source: Any, places: Places) -> dict[str, float]:
-    scores, found = [], []
-    for part in np.array_split(places, -(-len(places) // AT_ONCE)):
-        score, familiarity = learner.predict_with_familiarity(source.load(part).images)
-        unknown = None if familiarity is None else novelty.unknown(familiarity)
-        if unknown is None:
-            raise SystemExit(f"{learner.name} cannot tell how familiar an image is")
-        scores.append(score)
-        found.append(unknown)
-    score, unknown, labels = torch.cat(scores), torch.cat(found), source.labels[places].tolist()
-    strangers = torch.tensor([label not in learner.row_of for label in labels])
-    right = [learner.classes[row] == label for row, label in zip(score.argmax(1).tolist(), labels, strict=True)]
-    return {
-        "auroc": area(unknown, strangers),
-        "false_alarms": float((unknown[~strangers] > ALARM).double().mean()),
-        "strangers_found": float((unknown[strangers] > ALARM).double().mean()),
-        "auroc_of_probability": area(1 - score.double().softmax(1).amax(1), strangers),
-        "accuracy_on_known": float(torch.tensor(right)[~strangers].double().mean()),
-    }
+def measured(learner: Learner, tested: Iterable[Batch], other: Iterable[Batch]) -> dict[str, float | None]:
+    """All columns but the reference; those of `unknown` are None where the method has no familiarity."""
+    found = [(learner.classify(images), labels) for images, labels in tested]
+    pairs = [pair for answer, labels in found for pair in zip(answer.labels, labels, strict=True)]
+    new = torch.tensor([label not in learner.row_of for _, label in pairs])
+    right = torch.tensor([predicted == label for predicted, label in pairs])
+    highest = torch.cat([answer.probabilities.amax(1) for answer, _ in found])
+    row: dict[str, float | None] = dict.fromkeys(("auroc", "auroc_other", "false_alarms", "found"))
+    row |= {"auroc_probability": area(1 - highest, new), "accuracy": float(right[~new].double().mean())}
+    shares = [answer.unknown for answer, _ in found if answer.unknown is not None]
+    if not shares:
+        return row
+    unknown = torch.cat(shares)
+    known, row["auroc"] = unknown[~new], area(unknown, new)
+    row["false_alarms"], row["found"] = (float((some > ALARM).double().mean()) for some in (known, unknown[new]))
+    both = [known, *(share for images, _ in other if (share := learner.classify(images).unknown) is not None)]
+    if len(both) > 1:
+        row["auroc_other"] = area(torch.cat(both), torch.arange(sum(map(len, both))) >= len(known))
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--data")
+    parser.add_argument("--other", help="a data set with none of these classes")
+    parser.add_argument("--other-data")
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD:OPTION,OPTION")
+    parser.add_argument("--seeds", default="0")
     parser.add_argument("--learn", type=int, help="images of each known class to learn; by default all")
-    parser.add_argument("--ask", type=int, help="images of each class to ask about; by default all")
+    parser.add_argument("--test", type=int, help="images of each class to test; by default all")
     parser.add_argument("--tasks", type=int, default=1)
-    parser.add_argument("--observe-every", type=int, default=1)
     parser.add_argument("--development", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--backbone", default="small")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     wanted = parser.parse_args()
-    dataset = registry.dataset(wanted.dataset)(**({"data": wanted.data} if wanted.data else {}))
-    train, test = dataset.train, dataset.train if wanted.development else dataset.test
-    random = np.random.default_rng(wanted.seed)
-    classes = random.permutation(len(dataset.class_names))
-    known = classes[: len(classes) // 2]
-    if wanted.development:
-        if wanted.learn is None or wanted.ask is None:
-            raise SystemExit("--development needs --learn and --ask: both take training images")
-        # One draw, cut in two, so that nothing learnt is asked about.
-        pool = {int(one): random.permutation(np.flatnonzero(train.labels == one)) for one in classes}
-        learn = np.concatenate([pool[int(one)][: wanted.learn] for one in known])
-        ask = np.concatenate([pool[int(one)][wanted.learn :][: wanted.ask] for one in classes])
-    else:
-        learn = drawn(train.labels, known, wanted.learn, random)
-        ask = drawn(test.labels, classes, wanted.ask, random)
-    stream = in_order(learn, train.labels, known, wanted.tasks, random)
-    results = {}
-    for spec in wanted.methods:
-        name, _, options = spec.partition(":")
-        given = dict(pair.split("=", 1) for pair in options.split(",") if pair)
-        backbone = open_backbone("vit_tiny_patch8_64.tiny_imagenet", device=wanted.device, precision="float32")
-        learner, began = prol.create(name, backbone, seed=wanted.seed, **given), time.perf_counter()
-        novelty = taught(learner, train, stream, wanted.observe_every)
-        found = {key: round(value, 4) for key, value in asked(learner, novelty, test, ask).items()}
-        results[spec] = found | {"observed": novelty.observed, "seconds": round(time.perf_counter() - began)}
-        print(f"{spec:22}", results[spec], flush=True)
-    told = {key: value for key, value in vars(wanted).items() if key not in ("data", "out")}
-    words = ["PATH" if word == wanted.data else word for word in sys.argv[1:]]
-    text = {
-        "command": " ".join(["python tools/measure_unknown.py", *words]),
-        "asked": told,
-        "images_learnt": len(stream),
-        "images_asked": len(ask),
-        "methods": results,
-    }
+    words = ("PATH" if word in (wanted.data, wanted.other_data) else word for word in sys.argv[1:])
+    settings = {name: vars(wanted)[name] for name in SETTINGS}
+    content: dict[str, Any] = {"command": " ".join(["python tools/measure_unknown.py", *words]), "settings": settings}
+    earlier = json.loads(wanted.out.read_text()) if wanted.out.exists() else content
+    if earlier["settings"] != settings:
+        raise SystemExit(f"{wanted.out} has rows of other settings: choose another file")
+    content["rows"] = rows = earlier.get("rows", [])
     wanted.out.parent.mkdir(parents=True, exist_ok=True)
-    wanted.out.write_text(json.dumps(text, indent=2) + "\n")
+    dataset, backbone = opened(wanted.dataset, wanted.data), open_backbone(wanted.backbone, device=wanted.device)
+    elsewhere = opened(wanted.other, wanted.other_data).test if wanted.other else dataset.test
+    for seed in map(int, wanted.seeds.split(",")):
+        done = {row["method"] for row in rows if row["seed"] == seed}
+        if done.issuperset(wanted.methods):
+            continue
+        learnt, test, tested = drawn(dataset, seed, wanted)
+        others = np.random.default_rng(seed).permutation(len(elsewhere.labels))[: OTHERS if wanted.other else 0]
+        reference = mahalanobis(backbone, batches(dataset.train, learnt, AT_ONCE), batches(test, tested, AT_ONCE))
+        for spec in [spec for spec in wanted.methods if spec not in done]:
+            name, _, options = spec.partition(":")
+            given = dict(pair.split("=", 1) for pair in options.split(",") if pair)
+            learner, began = prol.create(name, backbone, seed=seed, **given), time.perf_counter()
+            for images, labels in batches(dataset.train, learnt, CHUNK):
+                learner.learn(images, labels)
+            row = measured(learner, batches(test, tested, AT_ONCE), batches(elsewhere, others, AT_ONCE))
+            row |= {"auroc_mahalanobis": reference, "seconds": time.perf_counter() - began}
+            row = {name: None if value is None else round(value, 4) for name, value in row.items()}
+            rows.append({"dataset": wanted.dataset, "seed": seed, "method": spec} | row)
+            write_json(wanted.out, content)
+            print(rows[-1], flush=True)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def _ground_floor(d: Drawing) -> None:
 
 
 def _foundation(d: Drawing) -> None:
-    names = ("state registry", "classes", "registry", "labels", "options", "answers", "novelty")
+    names = ("state registry", "classes", "registry", "labels", "options", "answers", "calibration")
     x = LEFT + 20.0
     for name in names:
         width = 40 + 8.6 * len(name)
