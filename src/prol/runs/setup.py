@@ -127,7 +127,9 @@ def describe(
             f"{plan.protocol} brings it: choose another protocol or preset"
         )
     given = dataclasses.asdict(Given.by(learner, stream))
-    config = {"format": FORMAT, "versions": versions()} | known
+    resolved = ("threads", "workers", "device", "precision")
+    # The hash of a run depends on the order of its settings: the same whether or not these were given.
+    config = {"format": FORMAT, "versions": versions()} | {k: v for k, v in known.items() if k not in resolved}
     config |= {
         "options_given": dict(plan.options),
         "preprocessing": dataclasses.asdict(learner.preprocessing),
