@@ -29,8 +29,7 @@ _LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "class
 def cub200(data: str | Path | None = None, seed: int = 0, address: str | None = None) -> Dataset:
     """Two hundred species of birds, about sixty photographs each: 5,994 train and 5,794 test images.
 
-    Args:
-        data, seed, address: as for `cifar100`, with the folder `CUB_200_2011`.
+    `data`, `seed` and `address` are those of `cifar100`, with the folder `CUB_200_2011`.
 
     References:
         C. Wah, S. Branson, P. Welinder, P. Perona, S. Belongie (2011). The Caltech-UCSD Birds-200-2011 dataset.

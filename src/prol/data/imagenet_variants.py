@@ -86,8 +86,7 @@ def imagenet_a(
     There are no published splits. The paper draws the test images from all images together, once for all runs; other
     papers test on a fifth (`test_share=0.2`).
 
-    Args:
-        data, seed, test_share, address, split: as for `imagenet_r`, with the folder `imagenet-a`.
+    The parameters are those of `imagenet_r`, with the folder `imagenet-a`.
 
     References:
         D. Hendrycks, K. Zhao, S. Basart, J. Steinhardt, D. Song (2021). Natural adversarial examples. CVPR.

@@ -25,9 +25,9 @@ def blurry(
     Classes are split into tasks as by `disjoint`. Then `minor` percent of each class are distributed evenly over the
     other tasks, and every task is shuffled. At least one sample of each class stays in its major task.
 
+    Other parameters are those of `disjoint`. The seed also selects the samples that leave their major task.
+
     Args:
-        labels, tasks, chunk, seed, class_order, boundaries, announce: as for `disjoint`. The seed also selects the
-            samples that leave their major task.
         minor: percentage of each class outside its major task. Rounded so that the sum over all classes is exact to
             half a sample, and each class's number is its exact share rounded down or up.
 
@@ -72,9 +72,10 @@ def iblurry(
     there only; the others are blurry, and `minor` percent of their samples are distributed evenly over the other tasks.
     A class with fewer such samples than other tasks is absent from some of them. At least one sample always stays.
 
+    Other parameters are those of the protocol `disjoint`. The seed also selects the samples that leave their major
+    task.
+
     Args:
-        labels, tasks, chunk, seed, class_order, boundaries, announce: as for the protocol `disjoint`. The seed also
-            selects the samples that leave their major task.
         disjoint: N of "i-Blurry-N-M": percentage of classes that come in one task only. Rounded so that the sum over
             all tasks is exact to half a class, and each task's number is its exact share rounded down or up.
         minor: M of "i-Blurry-N-M": percentage of each blurry class outside its major task, rounded in the same way.
@@ -118,9 +119,10 @@ def siblurry(
     takes one from the task with most. Then `minor` percent of all samples of blurry classes leave their task, each for
     another one drawn at random. At least one sample of each class always stays, so no task is empty.
 
+    Other parameters are those of the protocol `disjoint`, but tasks differ in size. The tasks take the classes in their
+    order, each its disjoint ones first.
+
     Args:
-        labels, tasks, chunk, seed, class_order, boundaries, announce: as for the protocol `disjoint`, but tasks differ
-            in size. The tasks take the classes in their order, each its disjoint ones first.
         disjoint: percentage of classes that come in one task only, rounded to the nearest class, halves up.
         minor: percentage of the blurry classes' samples outside their major task, rounded to the nearest sample, halves
             up. The numbers of single classes are random.

@@ -66,9 +66,9 @@ def imbalanced(
     Of C classes, the one of rank r = 0 .. C - 1 with n samples contributes n ratio^(-r / (C - 1)) of them, rounded to
     the nearest sample, halves up, and at least one. The selected samples are ordered as by `disjoint`.
 
+    Other parameters are those of `disjoint`. The seed also selects the samples.
+
     Args:
-        labels, tasks, chunk, seed, class_order, boundaries, announce: as for `disjoint`. The seed also selects the
-            samples.
         ratio: size of the largest class over that of the smallest, if all classes have the same size in the data set.
         ranks: which classes stay large: "shuffled" ranks them by the seed, "label" by number, independently of
             `class_order`.

@@ -38,10 +38,10 @@ def gradual(
     equal parts, and each sample draws a time from one of them. The stream is sorted by time. So every sample comes
     once, and at any moment the number of samples of each task is within three of its expectation.
 
+    Other parameters are those of `disjoint`. A chunk's task follows from its time, not from its classes, and a boundary
+    lies in the middle of a transition.
+
     Args:
-        labels, tasks, chunk, seed, class_order: as for `disjoint`. A chunk's task follows from its time, not from its
-            classes.
-        boundaries, announce: as for `disjoint`. A boundary lies in the middle of a transition.
         shape: the probability: p = (x - w + h) / 2h, or p = 1 / (1 + exp(-6 (x - w) / h)) rescaled to end at 0 and 1.
         width: length of a transition relative to that of a task, from 0 (none, as `disjoint`) to 1 (from the middle of
             one task to the middle of the next).
