@@ -39,7 +39,7 @@ def test_a_saved_learner_becomes_a_file_that_answers_the_same(command, saved: Pa
     scores, probabilities = session.run(None, {"images": images})
     assert np.allclose(scores, learner.predict(images).numpy(), atol=1e-5)
     assert np.allclose(probabilities, learner.classify(images).probabilities.numpy(), atol=1e-3)
-    assert "It has no output `unknown`: fewer than 20 images" in outcome.out
+    assert "It has no output `unknown`: fewer than 10 images" in outcome.out
     outcome = command("onnx", str(saved), str(file), "--no-unknown")
     assert "It has no output `unknown`: it was not wanted" in outcome.out
 
