@@ -31,7 +31,6 @@ import prol
 from prol import registry
 from prol.backbones import open_backbone
 from prol.backbones.acceleration import PLAIN
-from prol.calibration import probabilities
 from prol.learner import Learner
 
 CHUNK, AT_ONCE, BINS, RESAMPLED = 10, 500, 15, 20
@@ -241,7 +240,6 @@ def measured(learner: Learner, stream: Stream) -> dict[str, float]:
             "confidence": 100 * float(confidence.mean()),
             "ece": calibration_error(confidence, right),
             "ece_expected": float(np.mean([calibration_error(confidence, one) for one in simulated])),
-            "prior_confidence": 100 * float(probabilities(scores, learner.prior_temperature() or 1.0).amax(1).mean()),
         }
     return {key: round(value, 3) for key, value in found.items()}
 

@@ -74,7 +74,8 @@ def broken_rules(cell: CellKey, methods: dict[str, dict[int, dict[str, Any]]]) -
 
 def summary(table: Table) -> str:
     """The page: one row for each cell."""
-    shown = (OURS, f"{OURS}:adapt_steps=0", *RIVALS, *REFERENCES)
+    known = {method for methods in table.values() for method in methods}
+    shown = [method for method in (OURS, f"{OURS}:adapt_steps=0", *RIVALS, *REFERENCES) if method in known]
     lines = [f"| stream | images | order | seeds | {' | '.join(shown)} | confidence | error | broken rules |"]
     lines += ["|" + "---|" * (len(shown) + 7)]
     for cell, methods in table.items():

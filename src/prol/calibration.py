@@ -24,9 +24,9 @@ from prol.state import State
 FACTORS = tuple(2 ** (third / 3) for third in range(-15, 16))
 """Temperatures to choose from, in units of the prior one."""
 GROWTH = 1.35
-"""A chunk is predicted before it is learnt when the images have become so many times as many, or earlier:"""
+"""A chunk is predicted before it is learnt when the images have become so many times as many, or by `SPACING`."""
 SPACING = 0.5
-"""When m of n images were observed, the next chunk is one after `SPACING` m √n more: in the end 4 √n were observed."""
+"""If m of n images were observed last, the next chunk is predicted after `SPACING` m √n more, if that is earlier."""
 PRIOR_DEVIATION = 0.25
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
@@ -34,11 +34,11 @@ WIDE_DEVIATION = 1.0
 SETTLED = 2
 """Images per class from which on familiarity is observed: before, it changes faster than it can be followed."""
 ENOUGH = 10.0
-"""Images of known classes that must be observed, of those now half as many count half, before any is called unknown."""
+"""Weight of the images of known classes that must be observed before any image is called unknown."""
 FURTHEST = 3.0
 """Deviations by which an observation may differ from what was expected; what differs more counts as this."""
 FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residual_squares")
-"""Sums over images whose familiarity was observed; they count by how many had been learnt then, of those there are."""
+"""Sums over images whose familiarity was observed, each with the weight of its time; `weight` is the sum of these."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class Calibration:
             return
         rest = min((GROWTH - 1) * self.images, SPACING * observed.count * math.sqrt(self.images))
         self.next = self.images + max(1, math.ceil(rest))
-        kept, self.observed_at = self.observed_at / self.images, self.images
+        decay, self.observed_at = self.observed_at / self.images, self.images
         for place, loss in enumerate(observed.losses):
-            self.losses[place] = kept * self.losses[place] + loss
-        self.count = kept * self.count + observed.count
-        self.spread = kept * self.spread + observed.spread
+            self.losses[place] = decay * self.losses[place] + loss
+        self.count = decay * self.count + observed.count
+        self.spread = decay * self.spread + observed.spread
         if observed.familiarity is not None and before >= SETTLED * observed.classes:
-            self._compare(kept, observed.count, *observed.familiarity)
+            self._compare(decay, observed.count, *observed.familiarity)
 
-    def _compare(self, kept: float, count: int, values: float, squares: float) -> None:
+    def _compare(self, decay: float, count: int, values: float, squares: float) -> None:
         """Adds the familiarity of `count` images, and its residuals from what was expected, in deviations."""
         if not math.isfinite(squares):
             return
@@ -109,7 +109,7 @@ class Calibration:
             values = count * mean + residuals * deviation
             squares = count * mean**2 + 2 * mean * residuals * deviation + residual_squares * deviation**2
         for name, added in zip(FAMILIAR, (count, values, squares, residuals, residual_squares), strict=True):
-            setattr(self, name, kept * getattr(self, name) + added)
+            setattr(self, name, decay * getattr(self, name) + added)
 
     def usual_familiarity(self) -> tuple[float, float] | None:
         """Mean and standard deviation of that of images of known classes; None until enough were observed."""

@@ -239,3 +239,22 @@ def _describe(kind: Any) -> str:
         return f"a whole number of {bounds}" if allowed.whole else f"a number {bounds}"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(kind, str(kind))
+
+
+def spell_method(method: str, options: Mapping[str, Any]) -> str:
+    """A method with its options as one word of a command line.
+
+    >>> spell_method("prol", {"lr": 0.05, "freeze": True, "clip": None})
+    'prol:clip=none,freeze=true,lr=0.05'
+    """
+    return f"{method}:{spell_options(options)}" if options else method
+
+
+def spell_options(options: Mapping[str, Any]) -> str:
+    """Options as on a command line, in alphabetical order."""
+    return ",".join(f"{name}={spell(value)}" for name, value in sorted(options.items()))
+
+
+def spell(value: Any) -> str:
+    """A value as on a command line."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

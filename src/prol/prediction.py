@@ -193,7 +193,9 @@ class Predictor(Model):
     def prior_temperature(self) -> float | None:
         """The same for an image of which the class is not known: the mean over classes that were learnt."""
         found = self.prior_temperatures()
-        return None if found is None else float(found[found > 0].mean()) if bool(found.any()) else 1.0
+        if found is None:
+            return None
+        return float(found[found > 0].mean()) if bool(found.any()) else 1.0
 
     @torch.no_grad()
     def encode_images(self, images: Any) -> Tensor:

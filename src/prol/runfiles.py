@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints, is_typeddict
 
+from prol.options import spell_method
+
 Content = Mapping[str, Any]
 
 CONFIG, RESULT, TIMING, STREAM = "config.json", "result.json", "timing.json", "stream.json"
-_SUMMARIES = ("comparison.json", "sweep.json")
 STORED = ("parameters_stored", "statistics_stored", "samples_stored")
 """The kinds of state that a learner stores besides the frozen backbone."""
 
@@ -315,13 +317,11 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
 
 def _ran_beside(place: Path) -> bool:
     """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
-    for name in _SUMMARIES:
-        try:
+    for name in ("comparison.json", "sweep.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             known = json.loads((place.parent / name).read_text(encoding="utf-8"))["side_by_side"]
             if known.get(place.name, False):
                 return True
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
     return False
 
 
@@ -337,25 +337,6 @@ def _read_presence(file: Path, classes: list[str]) -> tuple[tuple[tuple[int, ...
     if not (fits and every and min(every) >= 0 and 0 < sum(every) <= LARGEST and content["task_starts"]):
         return None, ()
     return counts, tuple(content["task_starts"])
-
-
-def spell_method(method: str, options: Mapping[str, Any]) -> str:
-    """A method with its options as one word of a command line.
-
-    >>> spell_method("prol", {"lr": 0.05, "freeze": True, "clip": None})
-    'prol:clip=none,freeze=true,lr=0.05'
-    """
-    return f"{method}:{spell_options(options)}" if options else method
-
-
-def spell_options(options: Mapping[str, Any]) -> str:
-    """Options as on a command line, in alphabetical order."""
-    return ",".join(f"{name}={spell(value)}" for name, value in sorted(options.items()))
-
-
-def spell(value: Any) -> str:
-    """A value as on a command line."""
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def problem_of(value: Any, kind: Any, name: str = "") -> str | None:

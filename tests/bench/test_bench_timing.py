@@ -92,6 +92,12 @@ def test_warnings_of_the_warm_up_are_stored_with_the_times() -> None:
     assert row_of(result, 1)["warnings"] == ["steps cannot be captured"]
 
 
+@pytest.mark.parametrize("wrong", [{"warmup": -1}, {"repeats": 0}, {"steps": 0}])
+def test_a_pace_must_be_possible(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"must be at least"):
+        Pace(**wrong)
+
+
 def test_a_gpu_is_warmed_up_longer_and_awaited() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert Pace.for_device(gpu).warmup > Pace.for_device(cpu).warmup

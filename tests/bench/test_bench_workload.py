@@ -71,6 +71,10 @@ def test_unknown_methods_and_options_are_refused() -> None:
         MethodSpec("prl").resolved(10)
     with pytest.raises(ValueError, match="unknown option 'rate'"):
         MethodSpec("prol", {"rate": 1}).resolved(10)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        Workload(1)
+    with pytest.raises(ValueError, match="side must be"):
+        Workload(side=0)
 
 
 def test_a_learner_is_made_on_the_backbone_given() -> None:

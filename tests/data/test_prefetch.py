@@ -174,6 +174,8 @@ def test_loads_run_at_the_same_time() -> None:
     assert len(list(prefetched(Meeting(), batches(numbers), workers=3))) == 5
 
 
-def test_fewer_workers_than_none_are_refused_at_once() -> None:
+def test_numbers_below_zero_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="workers must be 0 or more, got -1"):
         prefetched(Numbered(), [], workers=-1)
+    with pytest.raises(ValueError, match="most_bytes must be 0 or more, got -5"):
+        prefetched(Numbered(), [], workers=1, most_bytes=-5)

@@ -34,6 +34,12 @@ class Pace:
     steps: int | None = None
     block_seconds: float = 0.5
 
+    def __post_init__(self) -> None:
+        for name, least in (("warmup", 0), ("repeats", 1), ("steps", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+
     @classmethod
     def for_device(
         cls, device: torch.device, warmup: int | None = None, repeats: int = 7, steps: int | None = None

@@ -86,6 +86,12 @@ class Workload:
     first_task: bool = False
     side: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.classes < 2:
+            raise ValueError(f"at least 2 classes are needed, got {self.classes}")
+        if self.side is not None and self.side < 1:
+            raise ValueError(f"side must be at least 1, got {self.side}")
+
     @property
     def current(self) -> range:
         """The classes of the current task."""

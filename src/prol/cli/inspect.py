@@ -108,8 +108,7 @@ def _options(method: str) -> list[list[str]]:
     import dataclasses
 
     from prol import registry
-    from prol.options import describe_options
-    from prol.runfiles import spell
+    from prol.options import describe_options, spell
 
     options = registry.method(method).read_options({})
     allowed, meanings = describe_options(type(options)), _field_docstrings(type(options))

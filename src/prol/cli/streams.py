@@ -72,8 +72,7 @@ def streams(
 def _list_protocols() -> None:
     from prol import registry
     from prol.data.streams import SHARED_ARGUMENTS
-    from prol.options import describe_options, own_arguments
-    from prol.runfiles import spell
+    from prol.options import describe_options, own_arguments, spell
 
     found, problems = registry.load_all("protocols")
     rows = []

@@ -35,6 +35,8 @@ def prefetched(
     """
     if workers < 0:
         raise ValueError(f"workers must be 0 or more, got {workers}")
+    if most_bytes < 0:
+        raise ValueError(f"most_bytes must be 0 or more, got {most_bytes}")
     return _ahead(split, batches, workers, most_bytes) if workers else (split.load(batch) for batch in batches)
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from prol import registry
 from prol.data.streams import SHARED_ARGUMENTS
 from prol.evaluation import Measures
-from prol.options import bind_arguments, coerce_options, did_you_mean, own_arguments
-from prol.runfiles import spell_method
+from prol.options import bind_arguments, coerce_options, did_you_mean, own_arguments, spell_method
 from prol.runs.plan import Plan, read_method
 
 PAPER_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)

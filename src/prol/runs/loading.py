@@ -162,6 +162,8 @@ def predict_files(
         batch: images per forward pass; the learner's default when None.
         workers: threads that read ahead.
     """
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
     learner.predict_batch = batch or learner.predict_batch
     files = FileSplit(tuple(images), np.zeros(len(images), dtype=np.int64))
     parts = np.array_split(np.arange(len(images)), range(learner.predict_batch, len(images), learner.predict_batch))

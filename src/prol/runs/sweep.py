@@ -14,9 +14,9 @@ from typing import Any
 
 from prol.backbones import open_backbone
 from prol.files import locked_folder, write_json, write_text
+from prol.options import spell, spell_method, spell_options
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
-from prol.runfiles import spell, spell_method, spell_options
 from prol.runs.engine import Say, Summary, read_finished, run_all
 from prol.runs.executors import Executor
 from prol.runs.folder import DamagedRun, RunFolder

@@ -221,9 +221,8 @@ def prior_variances(totals: Totals, levels: Tensor) -> Tensor:
 def prior_temperatures(counts: Tensor) -> Tensor:
     """The temperature of scores for images of each class `[C]`, before any prediction was compared with a label.
 
-    0 for a class without a sample; otherwise
-    (0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28), n being the samples of a class and N those of all C classes. Fitted
-    to streams of 3 to 100 classes with 1 to 200 images each.
+    (0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28) for a class of n of N samples of C classes, 0 without a sample.
+    Fitted to streams of 3 to 100 classes with 1 to 40 images each, and to what is known of larger ones.
     """
     samples, classes = counts.double().clamp(min=1), counts.count_nonzero().clamp(min=1)
     total = counts.double().sum()
