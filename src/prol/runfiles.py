@@ -309,8 +309,7 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
         _require_shallow(content)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(file, f"it cannot be read as JSON ({error})") from error
-    problem = problem_of(content, kind)
-    if problem is not None:
+    if (problem := problem_of(content, kind)) is not None:
         raise DamagedFile(file, problem)
     return cast(dict[str, Any], content)
 
