@@ -29,6 +29,8 @@ LONG_EXAMPLES = (
     "test_the_python_examples_of_a_page_run[sweep]",
     "test_the_python_examples_of_a_page_run[trackers]",
     "test_the_python_examples_of_a_page_run[sharing]",
+    "test_the_examples_of_a_page_run[extending]",
+    "test_the_examples_of_a_page_run[artifacts]",
     "test_tables_are_what_the_runs_say[throughput]",
     "test_tables_are_what_the_runs_say[appendix]",
     "test_tables_are_what_the_runs_say[history]",

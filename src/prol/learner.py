@@ -54,7 +54,7 @@ class TaskClock:
         self.soft: Callable[[], bool] = lambda: False
 
     @classmethod
-    def declared(cls, state: State, min_classes: int, min_steps: int) -> TaskClock:
+    def declared(cls, state: State, min_classes: int = min_classes, min_steps: int = min_steps) -> TaskClock:
         """A clock whose fields are values of a learner's state."""
         clock = cls(min_classes, min_steps)
         state.scope("clock").fields(clock, rows=("first_row",), sums=("steps",))

@@ -158,6 +158,7 @@ def test_all_rates_of_a_curve_have_the_same_number(tmp_path: Path, micro_vit: st
     assert {recorded(config.parent) for config in (tmp_path / "curve").glob("*/config.json")} == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_threads_of_a_command_do_not_spin_unless_the_environment_says_so(given: str | None, policy: str) -> None:
     surroundings = {name: value for name, value in environment().items() if name != "OMP_WAIT_POLICY"}
@@ -167,6 +168,7 @@ def test_threads_of_a_command_do_not_spin_unless_the_environment_says_so(given: 
     assert f"OMP_WAIT_POLICY = '{policy}'" in ended.stderr, "as OpenMP itself has read it"
 
 
+@pytest.mark.slow
 def test_the_library_changes_neither_torchs_threads_nor_the_environment() -> None:
     script = (
         "import os, torch; torch.set_num_threads(3); before = dict(os.environ); import prol, prol.runs; "

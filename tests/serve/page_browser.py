@@ -24,7 +24,7 @@ MISSING_BROWSER = (
     "NO PAGE IS TESTED IN A BROWSER: it needs /usr/bin/chromium and /usr/bin/chromedriver; "
     "install them with `apt install chromium chromium-driver`"
 )
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 Found = TypeVar("Found")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from methods.every_method import EXEMPT, VARIANTS, WITH_MEMORY, cases, make
+from methods.every_method import EXEMPT, METHODS, VARIANTS, WITH_MEMORY, cases, make
 from prol.backbones import ViT
 from prol.learner import Learner
 from prol.testing import CheckResult, check_learner
@@ -13,7 +13,12 @@ from testing.broken_learners import BROKEN, CentresTheBatch, WaitsForAnnouncemen
 from testing.colour_means import ColourMeans, ColourOptions, colour_means
 
 
-@pytest.mark.parametrize("variant", cases(name for name in VARIANTS if name not in WITH_MEMORY))
+LONG = ("mos", "finetune", "convprompt", "ease", "lae", "coda_prompt", "dualprompt", "logreg")
+"""Methods whose checks take longest; they share their parts with methods that the fast tests check."""
+FAST = [name for name in METHODS if name not in LONG]
+
+
+@pytest.mark.parametrize("variant", cases((name for name in VARIANTS if name not in WITH_MEMORY), FAST))
 def test_every_method_keeps_its_promises(variant: str) -> None:
     results = check_learner(make(variant, torch.float32))
     assert [result.name for result in results] == list(CHECKS)

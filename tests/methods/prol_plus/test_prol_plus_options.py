@@ -145,8 +145,6 @@ def test_a_budget_that_holds_no_block_is_refused_and_the_one_named_is_enough(wid
         ({"class_directions": 3}, "unknown option 'class_directions'"),
         ({"adapt_steps": -1}, "adapt_steps must be at least 0, got -1"),
         ({"adapt_lr": -1}, "adapt_lr must be a finite number above 0, got -1"),
-        ({"task_min_classes": 0}, "task_min_classes must be at least 1, got 0"),
-        ({"task_min_steps": 0}, "task_min_steps must be at least 1, got 0"),
         ({"stride": 3}, "unknown option 'stride'"),
     ],
     ids=str,

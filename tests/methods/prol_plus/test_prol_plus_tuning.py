@@ -85,17 +85,16 @@ def test_tuning_stops_after_its_steps_and_the_layer_norms_stay(tiny: ViT, adapt_
     assert predictions(learner) == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_tuning_stops_at_the_second_task(tiny: ViT, told: bool) -> None:
-    learner = make(tiny, task_min_steps=3)
-    if told:
+@pytest.mark.parametrize("announced", [True, False])
+def test_tuning_stops_at_the_first_boundary_after_a_chunk(tiny: ViT, announced: bool) -> None:
+    learner = make(tiny)
+    if announced:
         learner.boundary(TASKS[0])
     learn(learner, 3)
     tuned = norms(learner)
     assert not any(torch.equal(p, tuned[f"tuning/norm/{name}"]) for name, p in tiny.fork("norms").trained().items())
     assert learner.footprint().trained_now.count == sum(t.numel() for t in tuned.values()) + 3 * (tiny.width + 1)
-    if told:
-        learner.boundary(TASKS[1])
+    learner.boundary(TASKS[1])
     learn(learner, 3, TASKS[1] * 2)
     assert same(tuned, norms(learner))
     assert learner.footprint().trained_now == Amount(0, 0)
@@ -107,12 +106,24 @@ def test_tuning_stops_at_the_second_task(tiny: ViT, told: bool) -> None:
     assert learner.report() == {}
 
 
-def test_an_unseen_class_in_a_young_task_joins_the_tuning(tiny: ViT) -> None:
-    learner = learn(make(tiny), 2)
+@pytest.mark.parametrize("chunks", [2, 60])
+def test_an_unseen_class_joins_the_tuning_however_late(tiny: ViT, chunks: int) -> None:
+    learner = learn(make(tiny), chunks)
     before = norms(learner)
     learn(learner, 1, [0, 3])
     assert not same(before, norms(learner))
     assert learner.footprint().trained_now.count == sum(t.numel() for t in before.values()) + 4 * (tiny.width + 1)
+
+
+def test_chunks_of_one_class_tune_nothing_but_count(tiny: ViT) -> None:
+    learner = learn(make(tiny, adapt_steps=6), 3)
+    before = norms(learner)
+    learn(learner, 2, [1])
+    assert same(before, norms(learner))
+    assert learner.report() == {}
+    assert not learner.tuning.over
+    learn(learner, 1, [1])
+    assert learner.tuning.over
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 37, 400])
@@ -248,9 +259,12 @@ def test_with_the_second_task_nothing_moves_any_more(tiny: ViT) -> None:
     assert max(kept.moved[4:]) == 0
 
 
-def test_one_image_at_a_time_moves_all_the_others(tiny: ViT) -> None:
-    kept = Kept(tiny, adapt_steps=8)
+def test_two_images_at_a_time_move_all_the_others_and_one_at_a_time_none(tiny: ViT) -> None:
+    pairs, single = Kept(tiny, adapt_steps=8), Kept(tiny, adapt_steps=8)
     for step in range(10):
-        kept.learn([step % 3], seed=step)
-        close(kept.learner, kept.expected())
-    assert max(kept.moved[:8]) > 0.05
+        pairs.learn([step % 3, (step + 1) % 3], seed=step)
+        single.learn([step % 3], seed=step)
+        close(pairs.learner, pairs.expected())
+        close(single.learner, single.expected())
+    assert max(pairs.moved[:8]) > 0.05
+    assert max(single.moved) == 0

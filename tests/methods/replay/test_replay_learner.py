@@ -33,7 +33,7 @@ def make(method: str, backbone: ResNet, **options: Any) -> ReplayLearner:
     return learner
 
 
-FAST = ("er", "esrm", "gdumb")
+FAST = ("er",)
 
 
 @pytest.mark.parametrize("method", [pytest.param(m, marks=() if m in FAST else pytest.mark.slow) for m in METHODS])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, Tapped, require_tapped
+from prol.classes import Label
 from prol.learner import Learner, TaskClock
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable, usable
@@ -61,8 +62,8 @@ class FirstBlocks(FirstTask):
 class PROLPlus(Learner):
     """One Gaussian per class, with a common covariance, of features of several blocks and random ones.
 
-    In the first task the normalisation layers are tuned for at most `adapt_steps` steps, then never again. From the
-    first chunk on moments are added up, from which scores are solved for predictions (`prol_plus.gaussian`); while the
+    In the first task the normalisation layers are tuned by chunks of several classes, until the first boundary or for
+    `adapt_steps` chunks, then never again. From the first chunk on moments are added up, from which scores are solved for predictions (`prol_plus.gaussian`); while the
     network moves, drift is corrected.
     """
 
@@ -78,7 +79,7 @@ class PROLPlus(Learner):
 
     def build(self, state: State) -> None:
         b, o = require_tapped(self.name, self.backbone), self.options
-        self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
+        self.clock = TaskClock.declared(state)
         self.widths = w = plan(o, b.tap_widths, b.width)
         self.levels = torch.tensor(w.levels, device=b.device)
         self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks, w.pooled > 0)
@@ -127,6 +128,11 @@ class PROLPlus(Learner):
             tensors = {**tensors, **moments}
         super().load_state(tensors, meta)
 
+    def arrive(self, names: list[Label], boundary: bool = False) -> None:
+        # In a mixed stream some classes come late by chance: only a boundary ends the first task.
+        self.clock.bounded = True
+        super().arrive(names, boundary)
+
     def start_task(self) -> None:
         if self.clock.number == 1:
             self.tuning.end()
@@ -135,9 +141,11 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
+        # A chunk of one class says nothing about what distinguishes it from others.
+        tunes = not self.tuning.over and bool((rows != rows[0]).any())
         rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
         o, report = self.options, {}
-        if self.tuning.over:
+        if not tunes:
             blocks = self.encode(inputs)
             require_usable(blocks)
             self.update(blocks, rows)

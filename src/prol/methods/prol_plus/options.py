@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from prol.backbones.base import InputRange
-from prol.learner import TaskOptions
-from prol.options import Count, Positive, Whole
+from prol.options import Count, Options, Positive, Whole
 
 PLANNED_CLASSES = 100
 """Classes that a budget is divided for."""
@@ -16,10 +15,10 @@ NUMBER = 4
 
 
 @dataclass(frozen=True)
-class PROLPlusOptions(TaskOptions):
+class PROLPlusOptions(Options):
     """Options of PROL+; none of them depends on the data."""
 
-    retired = frozenset({"own", "trust", "ease", "draw_in", "penalty"})
+    retired = frozenset({"own", "trust", "ease", "draw_in", "penalty", "task_min_classes", "task_min_steps"})
 
     budget_mb: Positive = 64.0
     """Megabytes of statistics at 100 classes; what the blocks leave is filled with random features."""
@@ -35,7 +34,7 @@ class PROLPlusOptions(TaskOptions):
     prior_samples: Positive = 300.0
     """Samples that the prior of the covariance within classes counts for."""
     adapt_steps: Whole = 400
-    """Most steps in which the normalisation layers are tuned, all in the first task; 0 for none."""
+    """Chunks in which the normalisation layers are tuned, at most, and only until the first boundary; 0 for none."""
     adapt_lr: Positive = 0.002
     """Largest learning rate: it rises to it over the first quarter of `adapt_steps`, and falls to zero by a cosine."""
     drift_correction: bool = True
