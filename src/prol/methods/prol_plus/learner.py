@@ -63,8 +63,8 @@ class PROLPlus(Learner):
     """One Gaussian per class, with a common covariance, of features of several blocks and random ones.
 
     In the first task the normalisation layers are tuned by chunks of several classes, until the first boundary or for
-    `adapt_steps` chunks, then never again. From the first chunk on moments are added up, from which scores are solved for predictions (`prol_plus.gaussian`); while the
-    network moves, drift is corrected.
+    `adapt_steps` chunks, then never again. From the first chunk on moments are added up, from which scores are solved
+    for predictions (`prol_plus.gaussian`); while the network moves, drift is corrected.
     """
 
     name: ClassVar[str] = "prol_plus"
