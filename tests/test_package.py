@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import prol
 
 
@@ -16,6 +18,7 @@ def test_importing_prol_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.slow
 def test_creating_a_learner_loads_no_plots_and_no_command_line() -> None:
     script = (
         "import sys, prol; prol.create('ncm', device='cpu'); "

@@ -37,6 +37,7 @@ def test_without_a_verb_the_verbs_are_listed(command) -> None:
     assert all(verb in text for verb in ("speed", "ladder", "growth", "files", "peak", "show"))
 
 
+@pytest.mark.slow
 def test_speed_is_printed_and_written(command, small_vit: str, tmp_path: Path) -> None:
     out = tmp_path / "speed.json"
     code, text, progress = command(

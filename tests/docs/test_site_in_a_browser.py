@@ -25,6 +25,7 @@ DRAWINGS = sorted((ROOT / "docs" / "assets").glob("*-light.svg"))
 pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
 
 
+@pytest.mark.slow
 def test_pages_opened_as_files_are_found_shown_and_fetch_nothing(folder: Path, tmp_path: Path) -> None:
     with browser(tmp_path) as driver:
         driver.get((folder / "index.html").as_uri())

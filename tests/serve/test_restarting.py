@@ -38,6 +38,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted((folder / "service").glob("*.safetensors"))
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_a_stop_and_keys_are_remembered(
     nursery: Nursery, new: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -92,19 +92,22 @@ def test_what_was_undone_stays_so_after_a_kill_and_then_there_is_nothing_to_undo
     assert prol.load(server.folder).classes == ["cat", "dog"]
 
 
+KILLS = 20
+
+
 def undo_or_fail(url: str, key: str) -> None:
     with suppress(httpx.TransportError), client_of(url) as client:
         undo(client, key)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_undo_cut_short_by_a_kill_is_applied_once_or_refused(
-    nursery: Nursery, tmp_path: Path, small_vit: str, kills: int
+    nursery: Nursery, tmp_path: Path, small_vit: str
 ) -> None:
     """Sent again with its key, it is either known as done or refused, since the record is gone; never done twice."""
-    draw, expected, pause = random.Random(kills), Counter[Any](), threading.Event()
+    draw, expected, pause = random.Random(KILLS), Counter[Any](), threading.Event()
     flags: tuple[str, ...] = ("--method", "ncm", "--backbone", small_vit)
-    for number in range(kills):
+    for number in range(KILLS):
         label, key = f"class {number}", f"undo-{number}"
         with running(nursery, tmp_path / "model", *flags) as server, server.client() as client:
             assert learn(client, [picture(number, 16)], ["always"]).status_code == 200

@@ -70,7 +70,7 @@ def test_an_ensemble_of_announced_classes_alone_predicts_none_of_them(tiny: ViT)
 
 
 def test_the_kernel_is_approximated(tiny: ViT) -> None:
-    learner = prol.create("klda", tiny, features=20_000, gamma=0.02)
+    learner = prol.create("klda", tiny, features=5_000, gamma=0.02)
     assert isinstance(learner, KLDA)
     h = torch.randn(6, tiny.width, generator=torch.Generator().manual_seed(0)).double()
     z = learner.embed(h, 0)
