@@ -36,6 +36,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "dualprompt": ("dualprompt", {"e_blocks": 2}),
     "coda_prompt": ("coda_prompt", {"blocks": 3}),
     "convprompt": ("convprompt", {"blocks": 3}),
+    "flyprompt": ("flyprompt", {"blocks": 3, "length": 4, "features": 40, "expert_samples": 14, "experts": 3}),
     "finetune": ("finetune", {}),
     "mos": ("mos", {}),
     "ease": ("ease", {"bottleneck": 4}),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prol.classes import Combine
 from prol.engine.similarity import classmates
 from prol.state import State
 
@@ -47,9 +48,13 @@ class Moments:
 
     Of the symmetric XᵀX only block rows of some `height` that reach from the first column to the diagonal are stored,
     about half of it, and each is updated in place: nothing as large as XᵀX is made for an update.
+
+    With `by_class` false, rows of the sums and counts are not classes': the owner appends them with `append`.
     """
 
-    def __init__(self, state: State, width: int, dtype: torch.dtype, height: int = BLOCK) -> None:
+    def __init__(
+        self, state: State, width: int, dtype: torch.dtype, height: int = BLOCK, by_class: bool = True
+    ) -> None:
         self.width, self._state = width, state
         edges = [*range(0, width, height), width]
         self.blocks = [
@@ -61,8 +66,14 @@ class Moments:
             )
             for number, (start, end) in enumerate(pairwise(edges))
         ]
-        self.sums = state.table("sums", width, dtype=dtype, kind="statistic")
-        self.counts = state.table("counts", dtype=torch.float64, kind="statistic")
+        combine: Combine | None = "sum" if by_class else None
+        self.sums = state.table("sums", width, dtype=dtype, kind="statistic", combine=combine, grows=by_class)
+        self.counts = state.table("counts", dtype=torch.float64, kind="statistic", combine=combine, grows=by_class)
+
+    def append(self) -> None:
+        """One more row, of which nothing was added yet."""
+        self.sums.grow(1)
+        self.counts.grow(1)
 
     def add(self, features: Tensor, rows: Tensor, times: int = 1) -> None:
         """Adds features `[B, M]` of the class rows `[B]`; with `times` -1 it subtracts them again."""
