@@ -28,7 +28,7 @@ from prol.methods.closed_form.ncm import NCM
 from prol.testing.stream import make_images
 
 CLOSED_FORM = [name for name in METHODS if registry.method(name).family in ("closed form", "stored features")]
-WITHOUT_FAMILIARITY = {"logreg", "head_only", "finetune", "coda_prompt", "convprompt", "lae"}
+WITHOUT_FAMILIARITY = {"logreg", "head_only", "finetune", "coda_prompt", "convprompt", "flyprompt", "lae"}
 """And the replay methods."""
 
 

@@ -60,9 +60,9 @@ def surest(logits: Tensor, seen: Tensor) -> Tensor:
     """Highest logarithmic probability `[B, C]` that one of H heads gives to each class, from logits `[B, C, H]`.
 
     Each head's probabilities are over the classes `seen` `[C]`; -inf for the others. The logarithm has the order of the
-    probabilities, and still tells classes apart whose probabilities round to 1 or 0.
+    probabilities, and in float64 it still tells classes apart whose probabilities round to 1 or 0.
     """
-    met = logits.masked_fill(~seen.unsqueeze(1), torch.finfo(logits.dtype).min)
+    met = logits.double().masked_fill(~seen.unsqueeze(1), torch.finfo(torch.float64).min)
     return met.log_softmax(1).amax(2).masked_fill(~seen, -torch.inf)
 
 
@@ -207,7 +207,7 @@ class FlyPrompt(GradientLearner):
         """Logits `[B, C, 3]` of the online head and of the averages of each image's expert `[B]`."""
         weight, bias = (table.rows for table in self.averages.values())
         # Of all experts: one product, which costs less than a head of its own for each image.
-        every = F.linear(feature, weight.flatten(0, 2), bias.flatten()).unflatten(1, bias.shape)
+        every = F.linear(feature, weight.flatten(0, 2), bias.flatten()).view(-1, *bias.shape)
         averaged = every.take_along_dim(expert.view(-1, 1, 1, 1), 2).squeeze(2)
         return torch.cat([self.head.logits(feature).unsqueeze(2), averaged], 2)
 
