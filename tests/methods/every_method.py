@@ -18,7 +18,7 @@ from prol.learner import Learner
 PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}
 REPLAY = {"memory": 20, "replay": 8}
 PLUS = {"budget_mb": 1, "blocks": 1, "features": 20}
-FLY = {"blocks": 1, "length": 2, "steps": 2, "features": 20, "expert_samples": 14, "experts": 3}
+FLY = {"blocks": 1, "length": 2, "steps": 2, "features": 20, "expert_samples": 8, "experts": 2}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "ncm": ("ncm", {}),
     "slda": ("slda", {}),

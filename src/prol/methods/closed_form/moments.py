@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prol.classes import Combine
 from prol.engine.similarity import classmates
 from prol.state import State
 
@@ -49,7 +49,8 @@ class Moments:
     Of the symmetric XᵀX only block rows of some `height` that reach from the first column to the diagonal are stored,
     about half of it, and each is updated in place: nothing as large as XᵀX is made for an update.
 
-    With `by_class` false, rows of the sums and counts are not classes': the owner appends them with `append`.
+    With `by_class` false, the rows of sums and counts are not classes: the owner appends them, and they are saved under
+    other names.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class Moments:
             )
             for number, (start, end) in enumerate(pairwise(edges))
         ]
-        combine: Combine | None = "sum" if by_class else None
-        self.sums = state.table("sums", width, dtype=dtype, kind="statistic", combine=combine, grows=by_class)
-        self.counts = state.table("counts", dtype=torch.float64, kind="statistic", combine=combine, grows=by_class)
+        of = "" if by_class else "_of_rows"
+        declare = partial(state.table, kind="statistic", combine="sum" if by_class else None, grows=by_class)
+        self.sums, self.counts = declare(f"sums{of}", width, dtype=dtype), declare(f"counts{of}", dtype=torch.float64)
 
     def append(self) -> None:
         """One more row, of which nothing was added yet."""

@@ -208,7 +208,7 @@ class FlyPrompt(GradientLearner):
         weight, bias = (table.rows for table in self.averages.values())
         # Of all experts: one product, which costs less than a head of its own for each image.
         every = F.linear(feature, weight.flatten(0, 2), bias.flatten()).view(-1, *bias.shape)
-        averaged = every.take_along_dim(expert.view(-1, 1, 1, 1), 2).squeeze(2)
+        averaged = every.gather(2, expert.view(-1, 1, 1, 1).expand(-1, bias.shape[0], 1, AVERAGES)).squeeze(2)
         return torch.cat([self.head.logits(feature).unsqueeze(2), averaged], 2)
 
     def trained_tensors(self) -> list[Tensor]:
