@@ -67,8 +67,9 @@ def test_experts_follow_the_number_of_images_and_not_boundaries(tiny: ViT) -> No
     for step in range(7):
         learner.boundary()
         learn(learner, [0, 1, 2], step)
-        found.append(learner.prompts.count)
-    assert found == [1, 1, 1, 2, 2, 2, 3]  # after 9 and 18 images
+        found.append((learner.prompts.count, learner.adam.step))
+    # The next expert, with a fresh optimiser, begins after 9 and after 18 images.
+    assert found == [(1, 3), (1, 6), (1, 9), (2, 3), (2, 6), (2, 9), (3, 3)]
     for step in range(5):
         learn(learner, KINDS, step)
     assert learner.prompts.count == 3
