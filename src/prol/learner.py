@@ -96,6 +96,9 @@ class Learner(Predictor):
     """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
     uses_tasks: ClassVar[bool] = False
     """Whether it divides the stream into tasks, by its own rule where no boundaries are given."""
+    several_steps: ClassVar[bool] = False
+    """Whether a chunk takes several steps, so that what the first ones overwrite must be restored if a later one fails.
+    Such a method calls `stored.overwrites` before the first."""
     clock: TaskClock | None = None
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:
@@ -125,7 +128,7 @@ class Learner(Predictor):
         observed = self._foresee(pixels, names) if self.calibration.due else None
         random = self.random.get_state()
         record = None
-        if new or self.undo_record.enabled:
+        if new or self.several_steps or self.undo_record.enabled:
             self.flush()
             record = self.stored.record()
         try:

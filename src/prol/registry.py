@@ -40,6 +40,7 @@ _BUILT_IN = {
         "dualprompt": "prol.methods.prompts.dualprompt:DualPrompt",
         "coda_prompt": "prol.methods.prompts.coda_prompt:CODAPrompt",
         "convprompt": "prol.methods.prompts.convprompt:ConvPrompt",
+        "flyprompt": "prol.methods.prompts.flyprompt:FlyPrompt",
         "finetune": "prol.methods.finetune:Finetune",
         "mos": "prol.methods.adapters.mos:MOS",
         "ease": "prol.methods.adapters.ease:EASE",

@@ -172,6 +172,19 @@ def test_a_samples_prefix_acts_on_that_sample_only(tiny: ViT) -> None:
     assert not torch.allclose(before[1], after[1])
 
 
+@pytest.mark.parametrize("more", [{}, {"qk_norm": True}, {"qkv_bias": False}], ids=["plain", "qk_norm", "no bias"])
+@torch.no_grad()
+def test_the_prefix_of_tokens_equals_tokens_beside_the_input_that_are_cut_off_again(more: dict[str, Any]) -> None:
+    vit = small("vit_base_patch16_224", **more)
+    tokens = vit.embed(images(vit))
+    added = torch.randn(3, 4, vit.width, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x = tokens
+    for number, block in enumerate(vit.model.blocks):
+        x = block(torch.cat([x, added], dim=1) if number < 2 else x)[:, : tokens.shape[1]]
+    prefixed = vit.encode(tokens, {number: vit.token_prefix(number, added) for number in range(2)}).feature
+    torch.testing.assert_close(prefixed, vit.model.norm(x)[:, 0], rtol=0, atol=1e-9)
+
+
 @torch.no_grad()
 def test_the_order_of_prefix_positions_does_not_matter(tiny: ViT) -> None:
     tokens, prefixes = tiny.embed(images(tiny)), random_prefixes(tiny, range(3), 5)

@@ -133,7 +133,7 @@ def test_a_loss_that_is_not_finite_is_told_soon_and_changes_nothing() -> None:
     assert all(torch.equal(before[name], after[name]) for name in before if name != "random")
 
 
-OTHERS = ["l2p", "dualprompt", "coda_prompt", "convprompt", "lae", "mos", "ease", "finetune", "head_only"]
+OTHERS = ["l2p", "dualprompt", "coda_prompt", "convprompt", "flyprompt", "lae", "mos", "ease", "finetune", "head_only"]
 
 
 @pytest.mark.parametrize(

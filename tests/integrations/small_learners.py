@@ -32,6 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "dualprompt": {"g_blocks": 1, "e_blocks": 1},
     "coda_prompt": {"blocks": 1},
     "convprompt": {"blocks": 1},
+    "flyprompt": {"blocks": 1, "length": 2, "features": 50, "ridge": 1.0, "expert_samples": 10, "lr": 0.05},
     "mos": {"rounds": 2, "bottleneck": 2},
     "ease": {"bottleneck": 2},
     "lae": {"blocks": 1},

@@ -27,7 +27,7 @@ from prol.learner import Learner
 from prol.methods.closed_form.ncm import NCM
 from prol.testing.stream import make_images
 
-WITHOUT_FAMILIARITY = {"logreg", "head_only", "finetune", "coda_prompt", "convprompt", "lae"}
+WITHOUT_FAMILIARITY = {"logreg", "head_only", "finetune", "coda_prompt", "convprompt", "flyprompt", "lae"}
 """And the replay methods."""
 
 

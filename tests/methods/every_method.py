@@ -18,6 +18,7 @@ from prol.learner import Learner
 PROL = {"blocks": 3, "lr": 0.01, "lr_scaling": False, "chunk": 4}
 REPLAY = {"memory": 20, "replay": 8}
 PLUS = {"budget_mb": 1, "blocks": 1, "features": 20}
+FLY = {"blocks": 1, "length": 2, "steps": 2, "features": 20, "expert_samples": 8, "experts": 2}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "ncm": ("ncm", {}),
     "slda": ("slda", {}),
@@ -36,6 +37,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "dualprompt": ("dualprompt", {"e_blocks": 2}),
     "coda_prompt": ("coda_prompt", {"blocks": 3}),
     "convprompt": ("convprompt", {"blocks": 3}),
+    "flyprompt": ("flyprompt", FLY),
     "finetune": ("finetune", {}),
     "mos": ("mos", {}),
     "ease": ("ease", {"bottleneck": 4}),

@@ -33,6 +33,7 @@ FAST = [
     "head_only",
     "l2p",
     "convprompt",
+    "flyprompt",
     "mos",
     "ease",
     "lae",

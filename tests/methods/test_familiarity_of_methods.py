@@ -42,6 +42,7 @@ SILENT: dict[str, dict[str, Any]] = {
     "lae": {"blocks": 2},
     "coda_prompt": {"blocks": 2},
     "convprompt": {"blocks": 2},
+    "flyprompt": {"blocks": 2, "features": 20},
     "prol": {"blocks": 3, "keys": False, "scalers": False},
 }
 CLASSES = [0, 1, 2, 3]

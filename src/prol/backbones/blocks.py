@@ -94,6 +94,13 @@ class Transformer(Backbone, Protocol):
         """
         ...
 
+    def token_prefix(self, block: int, tokens: Tensor) -> Prefix:
+        """Keys and values of tokens `[B, L, D]` in a block, as its prefix.
+
+        With it, the block computes what it would compute if they were put beside its input and cut off behind it.
+        """
+        ...
+
     def final_norm(self, tokens: Tensor) -> Tensor:
         """The LayerNorm behind the last block."""
         ...

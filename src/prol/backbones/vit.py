@@ -80,6 +80,14 @@ class ViT(Network):
             rows=self.model.norm(tokens[:, :rows]) if rows > 1 else None,
         )
 
+    def token_prefix(self, block: int, tokens: Tensor) -> Prefix:
+        inside, (batch, length, width) = self.model.blocks[block], tokens.shape
+        weight, bias = inside.attn.qkv.weight[width:], inside.attn.qkv.bias
+        x = inside.norm1(tokens).to(weight.dtype)
+        mapped = F.linear(x, weight, None if bias is None else bias[width:])
+        keys, values = mapped.view(batch, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return inside.attn.k_norm(keys), values
+
     def final_norm(self, tokens: Tensor) -> Tensor:
         normed: Tensor = self.model.norm(tokens)
         return normed

@@ -13,7 +13,7 @@ from torch import Tensor
 from prol.backbones.acceleration import upload
 from prol.backbones.base import Augment, Pixels, Staged
 from prol.backbones.blocks import Transformer
-from prol.classes import Combine
+from prol.classes import Combine, Label
 from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
 from prol.engine.losses import Mask, allowed_classes, clip_together, masked_cross_entropy
 from prol.engine.step import FastStep, MakeStaged
@@ -26,7 +26,7 @@ HEAD: Mapping[str, Combine] = {"head.weight": "mean", "head.bias": "mean"}
 
 
 @dataclass(frozen=True)
-class StepOptions(TaskOptions, InputOptions):
+class StepOptions(InputOptions):
     """Options of a gradient step: its rate, its limit and its input."""
 
     lr: NotNegative = 0.03
@@ -47,7 +47,7 @@ class StepOptions(TaskOptions, InputOptions):
 
 
 @dataclass(frozen=True)
-class TrainingOptions(StepOptions):
+class TrainingOptions(StepOptions, TaskOptions):
     """Options that methods trained by one cross entropy share."""
 
     mask: Mask = "task"
@@ -55,10 +55,11 @@ class TrainingOptions(StepOptions):
 
 
 class GradientLearner(Learner):
-    """A learner in tasks whose updates are gradient steps that do not wait for the device.
+    """A learner whose updates are gradient steps that do not wait for the device.
 
     A method calls `train_with` at the end of `build`, and implements `one_step`: operations of fixed shape on the
     device, given what `look_ahead` returned and the chunk's class rows. Where the loss is not finite nothing may move.
+    It learns in tasks, unless it sets `uses_tasks` to false and its options lack `TaskOptions`.
     """
 
     uses_tasks: ClassVar[bool] = True
@@ -73,7 +74,8 @@ class GradientLearner(Learner):
         """
         state.trace(removed=shared, merged=shared)
         o, captured = self.options, self.backbone.acceleration.captured
-        self.clock = TaskClock.declared(state, o.task_min_classes, o.task_min_steps)
+        tasks = o if isinstance(o, TaskOptions) else TaskOptions()
+        self.clock = TaskClock.declared(state, tasks.task_min_classes, tasks.task_min_steps)
         self.take_step = FastStep(self.one_step, self.look_ahead, captured, o.lr, state)
 
     def one_step(self, *seen: Any, **named: Any) -> dict[str, Tensor]:
@@ -87,6 +89,12 @@ class GradientLearner(Learner):
     def class_loss(self, logits: Tensor, rows: Tensor, mask: Mask) -> Tensor:
         """Mean cross entropy of `[B, C]` over the classes that compete; `rows` `[B]` are the samples' own."""
         return masked_cross_entropy(logits, rows, allowed_classes(mask, rows, self.clock.first_row, len(self.classes)))
+
+    def arrive(self, names: list[Label], boundary: bool = False) -> None:
+        if self.uses_tasks:
+            super().arrive(names, boundary)
+        else:
+            self.register(names)
 
     def layout(self) -> tuple[Hashable, ...]:
         """Which operations a step has and where its buffers are: a captured step holds while this stays the same."""

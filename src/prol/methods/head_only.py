@@ -12,13 +12,14 @@ from torch import Tensor
 from prol.engine import losses
 from prol.engine.adam import Adam
 from prol.engine.heads import LinearHead
+from prol.learner import TaskOptions
 from prol.methods.gradient import GradientLearner, StepOptions, descend
 from prol.options import NotNegative
 from prol.state import State
 
 
 @dataclass(frozen=True)
-class HeadOnlyOptions(StepOptions):
+class HeadOnlyOptions(StepOptions, TaskOptions):
     """Options of the linear head."""
 
     inter: NotNegative = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -47,9 +48,14 @@ class Moments:
 
     Of the symmetric XᵀX only block rows of some `height` that reach from the first column to the diagonal are stored,
     about half of it, and each is updated in place: nothing as large as XᵀX is made for an update.
+
+    With `by_class` false, the rows of sums and counts are not classes: the owner appends them, and they are saved under
+    other names.
     """
 
-    def __init__(self, state: State, width: int, dtype: torch.dtype, height: int = BLOCK) -> None:
+    def __init__(
+        self, state: State, width: int, dtype: torch.dtype, height: int = BLOCK, by_class: bool = True
+    ) -> None:
         self.width, self._state = width, state
         edges = [*range(0, width, height), width]
         self.blocks = [
@@ -61,8 +67,14 @@ class Moments:
             )
             for number, (start, end) in enumerate(pairwise(edges))
         ]
-        self.sums = state.table("sums", width, dtype=dtype, kind="statistic")
-        self.counts = state.table("counts", dtype=torch.float64, kind="statistic")
+        of = "" if by_class else "_of_rows"
+        declare = partial(state.table, kind="statistic", combine="sum" if by_class else None, grows=by_class)
+        self.sums, self.counts = declare(f"sums{of}", width, dtype=dtype), declare(f"counts{of}", dtype=torch.float64)
+
+    def append(self) -> None:
+        """One more row, of which nothing was added yet."""
+        self.sums.grow(1)
+        self.counts.grow(1)
 
     def add(self, features: Tensor, rows: Tensor, times: int = 1) -> None:
         """Adds features `[B, M]` of the class rows `[B]`; with `times` -1 it subtracts them again."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from prol.learner import TaskOptions
 from prol.methods.gradient import StepOptions
 from prol.options import Count, NotNegative, coerce_options
 
@@ -25,7 +26,7 @@ Ablation = Literal[
 
 
 @dataclass(frozen=True)
-class PROLOptions(StepOptions):
+class PROLOptions(StepOptions, TaskOptions):
     """Every option of PROL; names follow the paper where it has them."""
 
     preset: Preset = "paper"
