@@ -66,6 +66,7 @@ def test_speed_is_printed_and_written(command, small_vit: str, tmp_path: Path) -
     assert again in text
 
 
+@pytest.mark.slow
 def test_the_plain_step_is_on_the_ladder_where_python_sees_it(
     command, small_vit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,7 @@ def test_another_calibration_does_not_pass_for_the_learners(what: str, learner: 
         require_parity(file, other)
 
 
+@pytest.mark.slow
 def test_before_any_observation_the_temperature_is_the_spread_of_an_images_scores(tmp_path: Path) -> None:
     fresh = prol.create("ncm", small_vit())
     fresh.learn(make_images(4, 0), ["ant", "bee", "cat", "ant"])

@@ -98,6 +98,7 @@ def test_pickles_and_copies_continue_bit_for_bit_with_waiting_images(small_vit: 
     assert model.clone().predict_one(IMAGES[0]) is None
 
 
+@pytest.mark.slow
 def test_it_is_validated_progressively(small_vit: str) -> None:
     kinds = [0, 1, 2] * 8
     stream = list(zip(pictures(kinds), [NAMES[kind] for kind in kinds], strict=True))

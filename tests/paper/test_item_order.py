@@ -151,6 +151,7 @@ def test_a_table_that_cannot_be_written_stops_no_run_and_is_tried_again(
     assert [one.finished_runs for one in done] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_table_that_can_never_be_written_is_an_error_at_the_end(
     scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from prol.testing.stream import STREAM, teach
 from testing.broken_learners import BROKEN, CentresTheBatch, WaitsForAnnouncements
 from testing.colour_means import ColourMeans, ColourOptions, colour_means
 
-LONG = ("mos", "finetune", "convprompt", "ease", "lae", "coda_prompt", "dualprompt", "l2p", "logreg")
+LONG = ("mos", "finetune", "convprompt", "ease", "lae", "coda_prompt", "dualprompt", "l2p", "head_only", "logreg")
 """Methods whose checks take longest; they share their parts with methods that the fast tests check."""
 FAST = [name for name in METHODS if name not in LONG]
 

@@ -207,6 +207,7 @@ def test_a_class_taken_out_takes_its_mean_along(small_resnet: ResNet) -> None:
     learner.learn(pictures([3, 0]), [3, 0])
 
 
+@pytest.mark.slow
 def test_steps_go_down() -> None:
     learner = make(ResNet(4, size=16), lr=2e-3)
     for kinds in TASKS:
