@@ -25,7 +25,7 @@ from PIL import BmpImagePlugin, GifImagePlugin, Image, JpegImagePlugin, PngImage
 from PIL.ImageFile import ImageFile
 
 from prol.data.base import Loaded, Unreadable
-from prol.pictures import rgb_array
+from prol.pictures import require_sides, rgb_array
 
 SHORT_SIDE = 1024
 
@@ -52,7 +52,7 @@ def decode(source: Path | bytes | memoryview) -> NDArray[np.uint8]:
 
     Args:
         source: a file, or the bytes of one. What cannot be decoded raises; images of more pixels than twice Pillow's
-            `MAX_IMAGE_PIXELS` are refused before any memory is allocated.
+            `MAX_IMAGE_PIXELS`, and of extreme shapes (`prol.pictures`), are refused before any memory is allocated.
 
     >>> file = io.BytesIO()
     >>> Image.new("L", (9, 7), 200).save(file, "PNG")
@@ -95,12 +95,12 @@ def _decode(file: BinaryIO) -> NDArray[np.uint8]:
         file.seek(0)
         size = plain_size(data)
         if size is not None and min(size) < 2 * SHORT_SIDE:
-            _require_few_pixels(*size)
+            _require_size(*size)
             pixels = decode_plain_jpeg(data)
             if pixels is not None:
                 return pixels
     with _open(file, head) as image:
-        _require_few_pixels(*image.size)
+        _require_size(*image.size)
         is_huge = Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS
         with _without_warnings() if is_huge else nullcontext():
             return _rgb(image)
@@ -140,7 +140,8 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _require_few_pixels(width: int, height: int) -> None:
+def _require_size(width: int, height: int) -> None:
+    require_sides(height, width)
     limit = Image.MAX_IMAGE_PIXELS
     if limit is not None and width * height > 2 * limit:
         raise Image.DecompressionBombError(f"{width} x {height}: {_too_large(width * height)}")
