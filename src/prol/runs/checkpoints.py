@@ -18,7 +18,7 @@ from torch import Tensor
 
 from prol.backbones.processor import hardware_name
 from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
-from prol.files import publish
+from prol.files import UnsafeFile, create_file, open_regular, publish, require_real_folder
 from prol.learner import Learner
 from prol.runs.format import file_sha256, read_note, read_tensors, write_tensors
 from prol.runs.setup import NOT_SETTINGS, require_same
@@ -39,6 +39,7 @@ class Checkpoints:
 
     def write(self, number: int, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
         """Adds a checkpoint, then removes all but the newest."""
+        require_real_folder(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / ".unfinished"
         try:
@@ -63,6 +64,8 @@ class Checkpoints:
         for number, checksum, path in candidates:
             try:
                 return _read(path, number, checksum)
+            except UnsafeFile as error:
+                warn(f"checkpoint cannot be read ({error}): going back to the one before it")
             except ValueError as error:
                 warn(f"checkpoint {path} is damaged ({error}): going back to the one before it")
                 if remove_damaged:
@@ -97,6 +100,7 @@ class Checkpoints:
         return sorted(((int(match[1]), match[2], path) for path, match in named if match), reverse=True)
 
     def _files(self) -> list[Path]:
+        require_real_folder(self.folder)
         return list(self.folder.glob("*.safetensors"))
 
 
@@ -197,12 +201,14 @@ class EventLog:
     """Appends events to a file from an offset on; anything behind it belongs to lost work."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        path.touch()
-        size = path.stat().st_size
+        if not os.path.lexists(path):
+            create_file(path).close()
+        self._file = open_regular(path, "r+b")
+        size = os.fstat(self._file.fileno()).st_size
         if size < offset:
+            self._file.close()
             raise ValueError(f"{path} has {size} bytes, but had {offset} at the last checkpoint: start the run again")
         self._waiting: deque[Event] = deque()
-        self._file = path.open("r+b")
         self._file.truncate(offset)
         self._file.seek(offset)
 
