@@ -22,21 +22,23 @@ from filelock import BaseFileLock, FileLock, Timeout
 LOCK = ".lock"
 
 _FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 # Opening a pipe would wait for its other end.
-_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class UnsafeFile(ValueError):
     """A link, or something else than a regular file, where a file is expected."""
 
 
-def open_regular(path: Path, mode: Literal["rb", "r+b", "xb"] = "rb") -> IO[bytes]:
+def open_regular(path: Path, mode: Literal["rb", "r+b", "xb"] = "rb", follow: bool = False) -> IO[bytes]:
     """Opens a regular file to read, to change or as a new one; raises UnsafeFile for links, pipes and devices.
 
-    A file to be changed must have no other name, under which it would change, too.
+    A file to be changed must have no other name, under which it would change, too. With `follow`, links to regular
+    files are opened.
     """
     try:
-        handle = os.open(path, _FLAGS[mode] | _SAFE, 0o666)
+        handle = os.open(path, _FLAGS[mode] | _NO_WAITING | (0 if follow else _NO_LINKS), 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             require_regular(path)
@@ -45,7 +47,7 @@ def open_regular(path: Path, mode: Literal["rb", "r+b", "xb"] = "rb") -> IO[byte
     if stat.S_ISREG(found.st_mode) and not (mode == "r+b" and found.st_nlink > 1):
         return os.fdopen(handle, mode)
     os.close(handle)
-    require_regular(path)
+    require_regular(path.resolve() if follow else path)
     raise UnsafeFile(f"{path} is a hard link, so that writing to it would change another file: copy the folder")
 
 
