@@ -16,6 +16,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 T = TypeVar("T")
 
+LARGEST_WHOLE = 2**31 - 1
+"""No count of steps, features or samples is larger: files from elsewhere may hold any number."""
+LARGEST_MB = 1e6
+"""Of options in megabytes, whose names end in `_mb`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -76,6 +81,9 @@ def require_ranges(settings: object) -> None:
             others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
             besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
             raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
+        most = LARGEST_WHOLE if allowed.whole else LARGEST_MB if name.endswith("_mb") else float("inf")
+        if value > most:
+            raise ValueError(f"{name} must be at most {most:g}, got {value:g}")
 
 
 def option_range(hint: Any) -> Range | None:

@@ -22,6 +22,7 @@ from prol.files import UnsafeFile, create_file, open_regular, publish, require_r
 from prol.learner import Learner
 from prol.runs.format import file_sha256, read_note, read_tensors, write_tensors
 from prol.runs.setup import NOT_SETTINGS, require_same
+from prol.runs.soundness import load_checked
 from prol.runs.timing import Timing
 
 MOST_WAITING = 2
@@ -188,13 +189,20 @@ def restore_newest(
     try:
         then = content["begun_with"]
         require_same({name: then.get(name) for name in begun_with}, begun_with, warn)
-        learner.load_state(tensors, content["learner"])
+        _load(learner, tensors, content["learner"], checkpoints.folder)
         return Cursor(**content["cursor"]), Timing(hardware, content["timing"]), int(content["events_bytes"])
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the newest checkpoint in {checkpoints.folder} does not fit {learner.name} as it is now ({error!r}): "
             "resume it with the version of prol that wrote it, or start a new run"
         ) from error
+
+
+def _load(learner: Learner, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], folder: Path) -> None:
+    try:
+        load_checked(learner, tensors, meta)
+    except ValueError as error:
+        raise ValueError(f"the newest checkpoint in {folder} is damaged: {error}; remove it to use another") from error
 
 
 class EventLog:
