@@ -46,6 +46,9 @@ class Range:
 
 
 Count = Annotated[int, Range(least=1, whole=True)]
+ChunkSize = Annotated[int, Range(least=1, most=10_000, whole=True)]
+Repeats = Annotated[int, Range(least=1, most=1000, whole=True)]
+"""Passes over what is stored, or parts of one learner: a prediction may wait for all of them."""
 Whole = Annotated[int, Range(least=0, whole=True)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
@@ -244,7 +247,8 @@ def _describe(kind: Any) -> str:
     allowed = option_range(kind)
     if allowed is not None:
         bounds = str(allowed).removeprefix("a finite number ")
-        return f"a whole number of {bounds}" if allowed.whole else f"a number {bounds}"
+        of = "of " if allowed.whole and allowed.most is None else ""
+        return f"a {'whole ' if allowed.whole else ''}number {of}{bounds}"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(kind, str(kind))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prol.backbones import Backbone
     from prol.learner import Learner
 
-MOST_TIMES, SPARE_BYTES = 4, 1 << 29
+MOST_TIMES, SPARE_BYTES = 4, 1 << 27
 """A learner takes at most so many times the bytes of its file, and these besides: random layers are not in the file."""
 _ANY_COUNT = 10**6
 """Options that are counts may be as large whatever was saved, and those of steps larger."""
@@ -44,10 +44,14 @@ def require_size(
             outline = kind(shapes_of(backbone), options, seed)
     except (RuntimeError, TypeError, NotImplementedError):  # a method of another package that needs values, not shapes
         return
-    entries = list(outline.stored.entries())
-    buffers = [entry.table.buffer for entry in entries if entry.table is not None]
-    others = [tensor for entry in entries if entry.table is None for tensor in entry.read().values()]
-    needed = Amount.of(*buffers, *others).bytes
+    needed = 0
+    for entry in outline.stored.entries():
+        # An empty table counts as one row, which a method may draw to see its shape.
+        if entry.table is None:
+            needed += Amount.of(*entry.read().values()).bytes
+        else:
+            buffer = entry.table.buffer
+            needed += max(1, len(buffer)) * buffer.shape[1:].numel() * buffer.element_size()
     if needed > MOST_TIMES * saved.bytes + SPARE_BYTES:
         raise ValueError(f"its options ask for {needed / 1e6:,.0f} MB, but only {saved.bytes / 1e6:,.1f} MB were saved")
 
@@ -95,11 +99,11 @@ def _require_rows(learner: Learner, tensors: Mapping[str, Tensor], classes: int)
 
 
 def _require_same_shapes(learner: Learner, tensors: Mapping[str, Tensor]) -> None:
-    """Stored samples must have as many features as rows, and the two moments or scales of a tensor one shape."""
+    """Tables that grow together must be of one length, and the two moments or scales of a tensor of one shape."""
     lengths: dict[str, tuple[str, int]] = {}
     for entry in learner.stored.entries():
         found, scope = within(entry.name, tensors), entry.name.rpartition("/")[0]
-        if entry.kind == "sample" and entry.table is not None and not entry.every_class and "" in found:
+        if entry.table is not None and entry.grows is None and not entry.combine and "" in found:
             first, length = lengths.setdefault(scope, (entry.name, len(found[""])))
             if len(found[""]) != length:
                 raise ValueError(f"{entry.name} has {len(found[''])} rows, but {first} has {length}")
