@@ -1,25 +1,101 @@
-"""Files and folders that appear whole or not at all, and locks that end with their process."""
+"""Files and folders that appear whole or not at all, and locks that end with their process.
+
+A folder may come from elsewhere, with links and pipes where files are expected. Below a folder that a user names no
+link is followed, only regular files are opened, and a file that is written is a new one.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 from filelock import BaseFileLock, FileLock, Timeout
 
 LOCK = ".lock"
+
+_FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+# Opening a pipe would wait for its other end.
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class UnsafeFile(ValueError):
+    """A link, or something else than a regular file, where a file is expected."""
+
+
+def open_regular(path: Path, mode: Literal["rb", "r+b", "xb"] = "rb", follow: bool = False) -> IO[bytes]:
+    """Opens a regular file to read, to change or as a new one; raises UnsafeFile for links, pipes and devices.
+
+    A file to be changed must have no other name, under which it would change, too. With `follow`, links to regular
+    files are opened.
+    """
+    try:
+        handle = os.open(path, _FLAGS[mode] | _NO_WAITING | (0 if follow else _NO_LINKS), 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            require_regular(path)
+        raise
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode) and not (mode == "r+b" and found.st_nlink > 1):
+        return os.fdopen(handle, mode)
+    os.close(handle)
+    require_regular(path.resolve() if follow else path)
+    raise UnsafeFile(f"{path} is a hard link, so that writing to it would change another file: copy the folder")
+
+
+def read_text(path: Path) -> str:
+    """The content of a regular file in UTF-8."""
+    with open_regular(path) as file:
+        return file.read().decode("utf-8")
+
+
+def create_file(path: Path) -> IO[bytes]:
+    """A new file, in place of whatever had its name: a link is removed, not followed."""
+    path.unlink(missing_ok=True)
+    return open_regular(path, "xb")
+
+
+def require_regular(path: Path) -> None:
+    """Refuses a path that is a link or no regular file; it may be missing."""
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        kind = "a link, and none is followed here" if path.is_symlink() else "no regular file"
+        raise UnsafeFile(f"{path} is {kind}: replace it by a file, or take it out")
+
+
+def require_no_links(folder: Path, deep: bool = False) -> None:
+    """Refuses a folder that is a link, or that holds one: writing through it would change something elsewhere.
+
+    Args:
+        folder: it may be missing.
+        deep: whether to search folders in it as well, except `wandb`, where wandb makes links of its own.
+    """
+    require_real_folder(folder)
+    for place, names, files in os.walk(folder):
+        for path in sorted(Path(place, name) for name in (*names, *files)):
+            if path.is_symlink():
+                raise UnsafeFile(f"{path} is a link, and none is followed here: replace it by what it names")
+        names[:] = [name for name in names if deep and (place, name) != (str(folder), "wandb")]
+
+
+def require_real_folder(folder: Path) -> None:
+    """Refuses a link; the folder may be missing."""
+    if folder.is_symlink():
+        raise UnsafeFile(f"{folder} is a link, and none is followed here: replace it by what it names")
 
 
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a temporary file next to `path`, then moves it into place in one step."""
     unfinished = path.with_name(f".{path.name}.new")
     try:
+        create_file(unfinished).close()
         write(unfinished)
         publish(unfinished, path)
     finally:
@@ -113,6 +189,7 @@ def take_lock(folder: Path) -> BaseFileLock:
 
     File systems without locks raise OSError: a lock file that merely exists would outlive a killed process.
     """
+    require_regular(folder / LOCK)
     lock = FileLock(folder / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()

@@ -16,6 +16,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 T = TypeVar("T")
 
+LARGEST_WHOLE = 2**31 - 1
+"""No count of steps, features or samples is larger: files from elsewhere may hold any number."""
+LARGEST_MB = 1e6
+"""Of options in megabytes, whose names end in `_mb`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -41,6 +46,9 @@ class Range:
 
 
 Count = Annotated[int, Range(least=1, whole=True)]
+ChunkSize = Annotated[int, Range(least=1, most=10_000, whole=True)]
+Repeats = Annotated[int, Range(least=1, most=1000, whole=True)]
+"""Passes over what is stored, or parts of one learner: a prediction may wait for all of them."""
 Whole = Annotated[int, Range(least=0, whole=True)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
@@ -76,6 +84,9 @@ def require_ranges(settings: object) -> None:
             others = [_describe(kind) for kind in _alternatives(hint) if kind is type(None) or _is_literal(kind)]
             besides = "".join(f", or {words.removeprefix('one of ')}" for words in others)
             raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
+        most = LARGEST_WHOLE if allowed.whole else LARGEST_MB if name.endswith("_mb") else float("inf")
+        if value > most:
+            raise ValueError(f"{name} must be at most {most:g}, got {value:g}")
 
 
 def option_range(hint: Any) -> Range | None:
@@ -236,7 +247,8 @@ def _describe(kind: Any) -> str:
     allowed = option_range(kind)
     if allowed is not None:
         bounds = str(allowed).removeprefix("a finite number ")
-        return f"a whole number of {bounds}" if allowed.whole else f"a number {bounds}"
+        of = "of " if allowed.whole and allowed.most is None else ""
+        return f"a {'whole ' if allowed.whole else ''}number {of}{bounds}"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(kind, str(kind))
 

@@ -1,4 +1,4 @@
-"""Converts PIL images to RGB arrays; the same conversion for files of data sets and for images that a user passes."""
+"""PIL images as RGB arrays, and the shapes an image may have; for files of data sets and images that a user passes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from PIL import Image
+
+MAX_SIDE = 65_535
+"""The longest side of an image, in pixels: that of the largest JPEG."""
+MAX_RATIO = 1000
+"""How many times longer than the other a side may be: a network sees the central square alone."""
+
+
+def require_sides(height: int, width: int) -> None:
+    """Refuses images of extreme shapes.
+
+    >>> require_sides(1, 2_000_000)
+    Traceback (most recent call last):
+    ValueError: an image of 2000000 x 1 pixels is too long: a side may have at most 65535 pixels, crop or resize it
+    >>> require_sides(10, 10_001)
+    Traceback (most recent call last):
+    ValueError: an image of 10001 x 10 pixels is too narrow: one side may be at most 1000 times the other, crop it
+    """
+    size = f"an image of {width} x {height} pixels"
+    if max(height, width) > MAX_SIDE:
+        raise ValueError(f"{size} is too long: a side may have at most {MAX_SIDE} pixels, crop or resize it")
+    if max(height, width) > MAX_RATIO * min(height, width):
+        raise ValueError(f"{size} is too narrow: one side may be at most {MAX_RATIO} times the other, crop it")
 
 
 def rgb_array(image: Image.Image) -> NDArray[np.uint8]:

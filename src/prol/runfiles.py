@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints, is_typeddict
 
+from prol.files import read_text
 from prol.options import spell_method
 
 Content = Mapping[str, Any]
@@ -305,7 +306,7 @@ def read_run(path: str | Path) -> RunFiles:
 def read_file(file: Path, kind: Any) -> dict[str, Any]:
     """The content of a JSON file that holds what `kind`, one of the classes above, declares."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_nan)
+        content = json.loads(read_text(file), parse_constant=_refuse_nan)
         _require_shallow(content)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(file, f"it cannot be read as JSON ({error})") from error
@@ -318,7 +319,7 @@ def _ran_beside(place: Path) -> bool:
     """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
     for name in ("comparison.json", "sweep.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            known = json.loads((place.parent / name).read_text(encoding="utf-8"))["side_by_side"]
+            known = json.loads(read_text(place.parent / name))["side_by_side"]
             if known.get(place.name, False):
                 return True
     return False

@@ -33,6 +33,7 @@ from prol.tables import (
     is_under,
     join,
     put_value,
+    require_declared,
     said,
     weak_text,
     weakly,
@@ -91,6 +92,7 @@ class State:
                 table=table,
                 grows=(lambda: True) if grows is True else None if grows is False else weakly(grows),
                 writes=writes,
+                every_class=grows is True and combine is not None,
             )
         )
         if counts:
@@ -100,7 +102,7 @@ class State:
     def tensor(self, name: str, tensor: Tensor, *, kind: Kind, merge: Merge = "keep") -> Tensor:
         """A tensor of fixed shape, which is loaded in place."""
         read, load = (lambda: {"": tensor}), (lambda saved: copy_into(tensor, saved[""]))
-        self._declare(Entry(self.prefix + name, kind, read, load, merge=merge))
+        self._declare(Entry(self.prefix + name, kind, read, load, merge=merge, fixed=True))
         return tensor
 
     def tensors(
@@ -119,7 +121,7 @@ class State:
             for inner, tensor in tensors().items():
                 copy_into(tensor, saved[inner])
 
-        self._declare(Entry(self.prefix + name, kind, tensors, load, agree=agree, stored=stored))
+        self._declare(Entry(self.prefix + name, kind, tensors, load, agree=agree, stored=stored, fixed=True))
 
     def optional(self, name: str, owner: Any, attribute: str, *, kind: Kind, agree: str = "") -> None:
         """An attribute of `owner` that is None at first and a tensor later."""
@@ -290,9 +292,11 @@ class State:
         declared = self.registry.values.items()
         flat = {name: get_value(values, name) for name, value in declared if not value.later or holds(values, name)}
         self.registry.load_values(flat)
-        for entry in list(self.entries()):
-            if entry.saved:
-                entry.load(within(entry.name, tensors))
+        saved = [(entry, within(entry.name, tensors)) for entry in self.entries() if entry.saved]
+        for entry, found in saved:
+            require_declared(entry, found, classes)
+        for entry, found in saved:
+            entry.load(found)
         for refresh in self.registry.after_load:
             refresh()
 

@@ -155,6 +155,10 @@ class Entry:
     moves: Callable[[], int] | None = None
     """For a group: a number that grows whenever a buffer of it is replaced by another."""
     writes: Writes = "all"
+    fixed: bool = False
+    """Whether its tensors and their shapes never change."""
+    every_class: bool = False
+    """Whether the table always has a row for each class."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -243,6 +247,37 @@ class Registry:
             old = get_value(values, name)
             moved = [one - (one > row) for one in old] if isinstance(old, list) else old - (old > row)
             put_value(values, name, moved)
+
+
+def require_declared(entry: Entry, saved: Mapping[str, Tensor], classes: int) -> None:
+    """Refuses saved tensors of an entry whose names, shapes or kinds of numbers are not those it was declared with."""
+    if entry.table is not None:
+        rows, declared = saved.get(""), entry.table.buffer
+        if rows is None:
+            raise ValueError(f"{entry.name} is missing")
+        if rows.ndim != declared.ndim or rows.shape[1:] != declared.shape[1:]:
+            raise ValueError(f"{entry.name} has shape {list(rows.shape)}, not rows of {list(declared.shape[1:])}")
+        if (entry.every_class and len(rows) != classes) or (entry.combine and len(rows) > classes):
+            raise ValueError(f"{entry.name} has {len(rows)} rows for {classes} classes")
+        pairs = [(entry.name, rows, declared)]
+    else:
+        homes = entry.read() if entry.fixed else {}
+        for name in homes:
+            if name not in saved:
+                raise ValueError(f"{join(entry.name, name)} is missing")
+            if saved[name].shape != homes[name].shape:
+                shapes = f"shape {list(saved[name].shape)}, not {list(homes[name].shape)}"
+                raise ValueError(f"{join(entry.name, name)} has {shapes}")
+        pairs = [(join(entry.name, name), saved[name], home) for name, home in homes.items()]
+    for name, found, home in pairs:
+        if _number_kind(found) != _number_kind(home):
+            raise ValueError(f"{name} holds {_number_kind(found)}, not {_number_kind(home)}")
+
+
+def _number_kind(tensor: Tensor) -> str:
+    if tensor.is_floating_point():
+        return "floating-point numbers"
+    return "truth values" if tensor.dtype == torch.bool else "complex numbers" if tensor.is_complex() else "integers"
 
 
 def copy_into(home: Tensor, saved: Tensor) -> None:

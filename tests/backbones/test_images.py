@@ -221,6 +221,8 @@ def test_other_number_types_are_refused(dtype: type[np.generic]) -> None:
         ([np.zeros((1, 8, 8, 3), dtype=np.uint8)], r"got shape \(1, 8, 8, 3\)"),
         ([np.zeros((0, 8, 3), dtype=np.uint8)], "empty"),
         (np.zeros((2, 8, 0, 3), dtype=np.uint8), "empty"),
+        (np.zeros((2, 1, 2_000_000), dtype=np.uint8), "2000000 x 1 pixels is too long"),
+        ([torch.zeros(3, 10_001, 10, dtype=torch.uint8)], "10 x 10001 pixels is too narrow"),
         (Image.new("RGB", (8, 8)), r"\[image\]"),
         (["cat.jpg"], "str"),
         ([None], "NoneType"),

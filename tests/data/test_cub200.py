@@ -89,6 +89,8 @@ def test_the_order_of_the_lists_does_not_matter(official: Path) -> None:
         ("images.txt", "9 001.Black_footed_Albatross/new.jpg", "do not list the same images"),
         ("train_test_split.txt", "9 1", "do not list the same images"),
         ("images.txt", "9", r"images\.txt is damaged: '9' is not a number and a value"),
+        ("images.txt", "8 ../../private.jpg", r"is damaged: '\.\./\.\./private\.jpg' is outside of images/"),
+        ("images.txt", "8 /etc/private.jpg", r"'/etc/private\.jpg' is outside of images/"),
         ("classes.txt", "four 004.Auk", r"classes\.txt is damaged: 'four' is not a whole number"),
         ("image_class_labels.txt", "8 x", r"image_class_labels\.txt is damaged: 'x' is not a whole"),
         ("image_class_labels.txt", "8 77", r"classes\.txt does not list the classes 77"),

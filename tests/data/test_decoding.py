@@ -287,3 +287,12 @@ def test_the_reason_for_refusing_a_large_image_is_in_megapixels(kind: str, monke
     (bad,) = decoding.decode_all([7], lambda _: data, lambda index: f"{index}.png").unreadable
     assert (bad.index, bad.path) == (7, "7.png")
     assert bad.reason.removeprefix("3000 x 1000: ") == "3 megapixels, at most 2 are read (DecompressionBombError)"
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_an_image_of_an_extreme_shape_is_refused_before_it_is_decoded(kind: str) -> None:
+    encoded = {size: encode(Image.new("RGB", size), kind) for size in ((10_000, 10), (10_001, 10))}
+    assert decode(encoded[10_000, 10]).shape == (10, 10_000, 3)
+    cut = encoded[10_001, 10][: -len(encoded[10_001, 10]) // 3]  # its pixels are missing, which is not what is reported
+    (bad,) = decoding.decode_all([0], lambda _: cut, str).unreadable
+    assert bad.reason.startswith("an image of 10001 x 10 pixels is too narrow: one side may be at most 1000 times")

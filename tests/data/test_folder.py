@@ -206,3 +206,21 @@ def test_a_class_whose_name_is_no_text_is_an_error(tmp_path: Path) -> None:
             Image.new("RGB", (4, 4)).save(os.fsdecode(os.path.join(place, b"%d.png" % number)))
     with pytest.raises(ValueError, match="rename it"):
         folder(tmp_path)
+
+
+def test_pipes_and_devices_among_the_images_are_skipped_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    for name in ("a.png", "c.png"):
+        Image.new("RGB", (4, 4)).save(tmp_path / "cat" / name)
+    os.mkfifo(tmp_path / "cat" / "b.png")
+    (tmp_path / "cat" / "d.png").symlink_to("/dev/zero")
+    (tmp_path / "cat" / "e.png").symlink_to("a.png")  # links to images are images
+    unblocking = os.open(tmp_path / "cat" / "b.png", os.O_RDWR | os.O_NONBLOCK)  # else a broken test would never end
+    os.write(unblocking, b"this is no image at all")
+    loaded = folder(tmp_path, test_share=0).train.load(range(5))
+    os.close(unblocking)
+    assert loaded.indices.tolist() == [0, 2, 4]
+    assert [(bad.index, bad.reason) for bad in loaded.unreadable] == [
+        (1, "it is no regular file"),
+        (3, "it is no regular file"),
+    ]

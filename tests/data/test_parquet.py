@@ -140,6 +140,26 @@ def test_an_image_without_bytes_is_read_from_its_path_beside_the_file(tmp_path: 
     ]
 
 
+def test_rows_name_no_file_outside_of_the_data_set(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "private.png", tmp_path / "pets"
+    outside.write_bytes(encoded(9))
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "a.png").write_bytes(encoded(7))
+    (folder / "photos" / "link.png").symlink_to(outside)
+    named = ["../photos/a.png", str(outside), "../../private.png", "../photos/link.png", "a\0b", "~/private.png"]
+    images = [{"bytes": None, "path": name} for name in named]
+    for name in ("train", "test"):
+        write(folder / name / "0.parquet", ["a"] * len(images), images)
+    for loaded in (parquet(folder).train.load(range(6)), parquet(folder).test.load(range(6))):
+        assert [int(image[0, 0, 0]) for image in loaded.images] == [7]
+        reasons = {bad.index: bad.reason for bad in loaded.unreadable}
+        assert reasons.pop(5) == "the file is gone"
+        assert set(reasons.values()) == {f"its path is outside of the data set's folder {str(folder)!r}"}
+        assert list(reasons) == [1, 2, 3, 4]
+    alone = parquet(folder / "train" / "0.parquet", test_share=0).train.load(range(6))  # the folder is the file's own
+    assert [bad.index for bad in alone.unreadable] == list(range(6))
+
+
 # Many files, and splits
 
 

@@ -131,6 +131,17 @@ def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path: Path) -> Non
     assert not list(tmp_path.rglob("escaped.txt"))
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_an_archive_with_links_or_devices_is_refused_even_if_they_stay_inside(tmp_path: Path, kind: bytes) -> None:
+    archive = packed(write_set(tmp_path / "tiny-set"), tmp_path / "tiny-set.tar")
+    member = tarfile.TarInfo("tiny-set/other.txt")
+    member.type, member.linkname = kind, "tiny-set" if kind == tarfile.LNKTYPE else "."
+    with tarfile.open(archive, "a") as file:
+        file.addfile(member)
+    with pytest.raises(ValueError, match=r"unsafe \('tiny-set/other.txt' is neither a file nor a folder\)"):
+        found(archive)
+
+
 @pytest.mark.parametrize("inside", ["tiny", "tiny-set", "tiny/tiny-set"])
 def test_prol_data_names_a_folder_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
     monkeypatch.setenv("PROL_DATA", str(tmp_path / "all"))

@@ -113,6 +113,15 @@ def test_images_take_as_much_memory_as_their_pixels() -> None:
         assert budget.taken == sum(image.nbytes for image in images) == 2 * 7 * 5 * 3
 
 
+def test_an_image_of_an_extreme_shape_is_refused_by_its_header() -> None:
+    file, budget = io.BytesIO(), MemoryBudget(10**9)
+    Image.new("1", (2_000_000, 1)).save(file, "PNG")
+    assert len(file.getvalue()) < 2000
+    with Reservation(budget) as memory, pytest.raises(RequestError, match=r"Image 1 .* 2000000 x 1 pixels") as refused:
+        decode_images([file.getvalue()], Limits(), memory)
+    assert (refused.value.status, refused.value.code, budget.taken) == (422, "bad_shape", 0)
+
+
 @pytest.mark.parametrize(
     ("header", "right"),
     [

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones.base import Pixels
-from prol.pictures import rgb_array
+from prol.pictures import require_sides, rgb_array
 
 
 def read_images(images: Any) -> Pixels:
@@ -75,6 +75,7 @@ def _to_rgb(images: Tensor, grey: bool, channels_last: bool) -> Tensor:
             images = images.movedim(-1, -3)
     if 0 in images.shape[-3:]:
         raise ValueError(f"an image must not be empty, got shape {tuple(images.shape[-3:])}")
+    require_sides(images.shape[-2], images.shape[-1])
     if images.shape[-3] == 1:
         return images.expand(*images.shape[:-3], 3, -1, -1)
     return images[..., :3, :, :]

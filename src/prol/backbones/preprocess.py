@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,11 +13,19 @@ from torch import Tensor
 from prol.backbones.acceleration import PLAIN, Acceleration, upload
 from prol.backbones.base import Backbone, Pixels, Preprocessing, Staged
 from prol.backbones.images import read_images
-from prol.backbones.resampling import filter_weights, random_boxes, resample
+from prol.backbones.resampling import (
+    WeightCache,
+    filter_weights,
+    is_elongated,
+    needed_part,
+    random_boxes,
+    resample,
+)
 
 _MOST_PIXELS = 1 << 23
 _STEP = 64
 """Sides of a canvas are multiples of this."""
+_weights = WeightCache(limit=1 << 25)
 
 
 class ReadsImages:
@@ -48,15 +56,23 @@ def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, d
     if isinstance(pixels, Tensor) and pixels.is_floating_point():
         return (pixels,)
     if _takes_canvases(pixels, device):
-        sides = [(image.shape[1], image.shape[2]) for image in pixels]
-        boxes = [(*_central_box(height, width, how), height, width) for height, width in sides]
-        return _on_canvases(pixels, torch.tensor(boxes, dtype=torch.float64), how, device, dtype)
+        images, boxes = [], []
+        for image in pixels:
+            rows, columns, box = _central_part(image.shape[1], image.shape[2], how)
+            images.append(image[:, rows, columns])
+            boxes.append((*box, *images[-1].shape[1:]))
+        return _on_canvases(images, torch.tensor(boxes, dtype=torch.float64), how, device, dtype)
     groups, found = _groups(pixels), []
     for members in groups:
         height, width = pixels[members[0]].shape[-2:]
-        batch = upload_stacked(_members(pixels, members), device)
-        weights = _central_weights(height, width, how, device, dtype)
-        found.append((batch, *weights))
+        rows, columns, _ = _central_part(height, width, how)
+        together = _members(pixels, members)
+        if isinstance(together, Tensor):
+            together = together[..., rows, columns]
+        else:
+            together = [image[:, rows, columns] for image in together]
+        batch = upload_stacked(together, device)
+        found.append((batch, *_central_weights(height, width, how, device, dtype)))
     return _as_one(found, groups, how, dtype)
 
 
@@ -70,6 +86,7 @@ def stage_augmented(
     sides = [pixels.shape[-2:]] * len(pixels) if isinstance(pixels, Tensor) else [image.shape[-2:] for image in pixels]
     boxes = random_boxes(torch.tensor(sides, dtype=torch.float64), random)
     mirrored = torch.rand(len(pixels), generator=random) < 0.5
+    pixels, boxes = _needed_parts(pixels, boxes, how.size)
     drawn = torch.cat([boxes.flatten(1), mirrored.unsqueeze(1)], dim=1)
     if _takes_canvases(pixels, device):
         return _on_canvases(pixels, drawn, how, device, dtype)
@@ -110,17 +127,39 @@ def _render(staged: Staged, mean: Tensor, std: Tensor, size: int, interpolation:
     return (resized.clamp(0, 1) - mean) / std  # a cubic filter overshoots
 
 
-@lru_cache(maxsize=64)
+def _needed_parts(pixels: Pixels, boxes: Tensor, size: int) -> tuple[Pixels, Tensor]:
+    """Elongated images cropped to the part that their boxes `[N, row/column, start/length]` need, and boxes there."""
+    if not any(is_elongated(*image.shape[-2:]) for image in pixels):
+        return pixels, boxes
+    images, places = [], []
+    for image, given in zip(pixels, boxes.flatten(1).tolist(), strict=True):
+        rows, columns, box = needed_part(image.shape[1], image.shape[2], given, size)
+        images.append(image[:, rows, columns])
+        places.append(box)
+    return images, torch.tensor(places, dtype=boxes.dtype).view_as(boxes)
+
+
 def _central_weights(
     height: int, width: int, how: Preprocessing, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, ...]:
     """Weights `[1, size, side]` of the resized image's centre along both sides; none where it stays as it is."""
     if height == width == how.size == math.floor(how.size / how.crop_pct):
         return ()
-    box, weights = torch.tensor(_central_box(height, width, how), dtype=torch.float64), []
-    for part, side in ((box[None, :2], height), (box[None, 2:], width)):
-        weights.append(filter_weights(part, side, how.size, how.interpolation, crop_first=False).to(device, dtype))
-    return tuple(weights)
+
+    def compute() -> tuple[Tensor, ...]:
+        rows, columns, box = _central_part(height, width, how)
+        place, weights = torch.tensor(box, dtype=torch.float64), []
+        for part, side in ((place[None, :2], rows), (place[None, 2:], columns)):
+            found = filter_weights(part, side.stop - side.start, how.size, how.interpolation, crop_first=False)
+            weights.append(found.to(device, dtype))
+        return tuple(weights)
+
+    return _weights.get((height, width, how, device, dtype), compute)
+
+
+def _central_part(height: int, width: int, how: Preprocessing) -> tuple[slice, slice, tuple[float, ...]]:
+    """The rows and the columns of an image that count, and the box within them that becomes the network's input."""
+    return needed_part(height, width, _central_box(height, width, how), how.size)
 
 
 def _central_box(height: int, width: int, how: Preprocessing) -> tuple[float, ...]:

@@ -2,15 +2,22 @@
 
 Every resize, crop and flip is one weighted sum over source rows and one over source columns. The weights are those of
 an antialiased triangle (bilinear) or cubic (bicubic) filter, so that a batch with a different crop for each image is
-two matrix products.
+two matrix products. Weights are dense along a side, so an elongated image is first cropped to the part that counts:
+memory stays within a multiple of its pixels and of the network's input.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
+
+ELONGATED = 8
+"""Images whose sides differ by more than this factor are cropped before they are resampled."""
 
 
 def resample(batch: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
@@ -52,6 +59,54 @@ def filter_weights(
     elif ends is not None:
         weights = weights * (pixel < ends.unsqueeze(1)).unsqueeze(1)
     return weights / weights.sum(2, keepdim=True)
+
+
+def is_elongated(height: int, width: int) -> bool:
+    return max(height, width) > ELONGATED * min(height, width)
+
+
+def needed_part(height: int, width: int, box: Sequence[float], size: int) -> tuple[slice, slice, tuple[float, ...]]:
+    """The rows and the columns of an image that count when `box` is resampled to `size`, and the box within them.
+
+    A box is a start and a length along rows, then along columns, and nearly square. Images that are not elongated stay
+    whole.
+    """
+    if not is_elongated(height, width):
+        return slice(0, height), slice(0, width), tuple(box)
+    parts, within = [], []
+    for side, start, length in ((height, *box[:2]), (width, *box[2:])):
+        reach = math.ceil(2 * max(1.0, length / size))  # of the cubic filter, the wider one
+        low = max(0, math.floor(start) - reach)
+        parts.append(slice(low, min(side, math.ceil(start + length) + reach)))
+        within += [start - low, length]
+    return parts[0], parts[1], tuple(within)
+
+
+class WeightCache:
+    """Weights by what they are for, at most `limit` bytes of them; the ones that were used last stay. Thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.bytes = limit, 0
+        self._entries: OrderedDict[Hashable, tuple[Tensor, ...]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, compute: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+        made = compute()
+        with self._lock:
+            if key not in self._entries and _bytes(made) <= self.limit:  # another thread may have been faster
+                self._entries[key] = made
+                self.bytes += _bytes(made)
+            while self.bytes > self.limit:
+                self.bytes -= _bytes(self._entries.popitem(last=False)[1])
+        return made
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def _triangle(x: Tensor) -> Tensor:

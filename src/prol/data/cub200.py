@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 
@@ -58,6 +58,9 @@ def _read_official(root: Path) -> Dataset:
     if unknown:
         raise ValueError(f"{root / 'classes.txt'} does not list the classes {', '.join(unknown)}: get it again")
     row = {number: i for i, number in enumerate(present)}
+    for file in files.values():
+        if PurePath(file).is_absolute() or ".." in PurePath(file).parts:
+            raise ValueError(f"{root / 'images.txt'} is damaged: {file!r} is outside of images/; get it again")
     paths = {image: root / "images" / file for image, file in files.items()}
     missing = sum(not path.is_file() for path in paths.values())
     note = f"{missing:,} of {len(paths):,} images that images.txt lists are not there: a run passes over them"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from PIL import BmpImagePlugin, GifImagePlugin, Image, JpegImagePlugin, PngImage
 from PIL.ImageFile import ImageFile
 
 from prol.data.base import Loaded, Unreadable
-from prol.pictures import rgb_array
+from prol.files import UnsafeFile, open_regular
+from prol.pictures import require_sides, rgb_array
 
 SHORT_SIDE = 1024
 
@@ -52,7 +53,7 @@ def decode(source: Path | bytes | memoryview) -> NDArray[np.uint8]:
 
     Args:
         source: a file, or the bytes of one. What cannot be decoded raises; images of more pixels than twice Pillow's
-            `MAX_IMAGE_PIXELS` are refused before any memory is allocated.
+            `MAX_IMAGE_PIXELS`, and of extreme shapes (`prol.pictures`), are refused before any memory is allocated.
 
     >>> file = io.BytesIO()
     >>> Image.new("L", (9, 7), 200).save(file, "PNG")
@@ -60,22 +61,30 @@ def decode(source: Path | bytes | memoryview) -> NDArray[np.uint8]:
     (7, 9, 3)
     """
     if isinstance(source, Path):
-        with source.open("rb") as file:
+        with open_regular(source, follow=True) as file:
             return _decode(file)
     return _decode(io.BytesIO(source))
 
 
 def decode_all(
     indices: Sequence[int] | NDArray[np.int64],
-    source: Callable[[int], Path | bytes | memoryview],
+    source: Callable[[int], Path | bytes | memoryview | str],
     name: Callable[[int], str],
 ) -> Loaded:
-    """Decodes images one after another; those that cannot be read are listed with the reason."""
+    """Decodes images one after another; those that cannot be read are listed with the reason.
+
+    Args:
+        source: the file or the bytes of an image, or a text that says why there is none.
+        name: how an image is named where it cannot be read.
+    """
     images: list[NDArray[np.uint8]] = []
     read: list[int] = []
     unreadable: list[Unreadable] = []
     for index in np.asarray(indices, dtype=np.int64).tolist():
         encoded = source(index)
+        if isinstance(encoded, str):
+            unreadable.append(Unreadable(index, name(index), encoded))
+            continue
         try:
             images.append(decode(encoded))
         except Exception as error:
@@ -86,7 +95,7 @@ def decode_all(
     return Loaded(images, np.array(read, dtype=np.int64), unreadable)
 
 
-def _decode(file: BinaryIO) -> NDArray[np.uint8]:
+def _decode(file: IO[bytes]) -> NDArray[np.uint8]:
     head = file.read(16)
     file.seek(0)
     # torch is loaded in every run; inspecting a data set alone should not take the seconds of importing it.
@@ -95,12 +104,12 @@ def _decode(file: BinaryIO) -> NDArray[np.uint8]:
         file.seek(0)
         size = plain_size(data)
         if size is not None and min(size) < 2 * SHORT_SIDE:
-            _require_few_pixels(*size)
+            _require_size(*size)
             pixels = decode_plain_jpeg(data)
             if pixels is not None:
                 return pixels
     with _open(file, head) as image:
-        _require_few_pixels(*image.size)
+        _require_size(*image.size)
         is_huge = Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS
         with _without_warnings() if is_huge else nullcontext():
             return _rgb(image)
@@ -118,7 +127,7 @@ def _rgb(image: Image.Image) -> NDArray[np.uint8]:
     return rgb_array(whole)
 
 
-def _open(file: BinaryIO, head: bytes) -> Image.Image:
+def _open(file: IO[bytes], head: bytes) -> Image.Image:
     """The image with its header read; common formats by their class, because `Image.open` warns of large images."""
     for start, kind in _FORMATS:
         if head.startswith(start):
@@ -140,7 +149,8 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _require_few_pixels(width: int, height: int) -> None:
+def _require_size(width: int, height: int) -> None:
+    require_sides(height, width)
     limit = Image.MAX_IMAGE_PIXELS
     if limit is not None and width * height > 2 * limit:
         raise Image.DecompressionBombError(f"{width} x {height}: {_too_large(width * height)}")
@@ -171,6 +181,8 @@ def _is_upright(image: Image.Image) -> bool:
 
 def _reason(source: Path | bytes | memoryview, error: Exception) -> str:
     if isinstance(source, Path):
+        if isinstance(error, UnsafeFile):
+            return "it is no regular file"
         if not source.exists():
             return "the file is gone"
         if source.stat().st_size == 0:

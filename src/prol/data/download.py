@@ -80,7 +80,7 @@ def extract(archive: Path, target: Path) -> None:
     """Unpacks a tar archive, compressed or not, into the new folder `target`.
 
     The folder is filled under a hidden name and renamed when it is complete. Leftovers of a killed process are removed,
-    so call it inside `locked(target.parent)`. Members outside of the folder, links out of it and devices are refused.
+    so call it inside `locked(target.parent)`. Members outside of the folder, links, pipes and devices are refused.
     """
     if not hasattr(tarfile, "data_filter"):
         raise ValueError(f"unpacking {archive} safely needs Python 3.11.4 or newer: unpack it yourself")
@@ -90,13 +90,20 @@ def extract(archive: Path, target: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=target.parent))
     try:
         with tarfile.open(archive) as file:
-            file.extractall(unfinished, filter="data")
+            file.extractall(unfinished, filter=_files_only)
         unfinished.chmod(0o755)  # a temporary folder is private, a cache may be shared
         unfinished.rename(target)
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{archive} is damaged, truncated or unsafe ({error}): get it again") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _files_only(member: tarfile.TarInfo, place: str) -> tarfile.TarInfo | None:
+    """No data set needs links, and through chains of them Python's own filter can be passed (CVE-2025-4517)."""
+    if not (member.isfile() or member.isdir()):
+        raise tarfile.FilterError(f"{member.name!r} is neither a file nor a folder")
+    return tarfile.data_filter(member, place)
 
 
 def fetch(address: str, target: Path, md5: str, *, tries: int = 5, patience: float = 8.0, pause: float = 1.0) -> None:

@@ -61,18 +61,23 @@ def parquet(
     require_split_options(test_share, seed)
     found = find_parquet(data)
     if not found.test:
-        collection = read_parquet(found.train, image_column, label_column)
+        collection = read_parquet(found.train, image_column, label_column, found.root)
         return split_collection("parquet", collection, test_share=test_share, seed=seed, stratified=True, split=split)
     if split is not None:
         raise ValueError(f"{str(data)!r} has its own splits, so split={split!r} cannot be used: leave it out")
     return _read_train_and_test(found, image_column, label_column)
 
 
-def read_parquet(files: Sequence[Path], image_column: str | None = None, label_column: str | None = None) -> Collection:
-    """All rows of one or many files, in the order of the files; files that name their classes must agree on them."""
+def read_parquet(
+    files: Sequence[Path], image_column: str | None = None, label_column: str | None = None, root: Path | None = None
+) -> Collection:
+    """All rows of one or many files, in the order of the files; files that name their classes must agree on them.
+
+    Rows may name image files below `root`, by default the folder that all files are in.
+    """
     shards = [read_shard(path, image_column, label_column) for path in files]
     names = agreed_names(shards)
-    images = ParquetSplit(shards, class_numbers(shards, names))
+    images = ParquetSplit(shards, class_numbers(shards, names), root)
     return Collection(names, images, row_names(shards), _notes(names, images.labels))
 
 
@@ -81,7 +86,9 @@ def _read_train_and_test(found: Found, image_column: str | None, label_column: s
         [read_shard(path, image_column, label_column) for path in files] for files in (found.train, found.test)
     )
     names = agreed_names([*train_shards, *test_shards])
-    train, test = (ParquetSplit(shards, class_numbers(shards, names)) for shards in (train_shards, test_shards))
+    train, test = (
+        ParquetSplit(shards, class_numbers(shards, names), found.root) for shards in (train_shards, test_shards)
+    )
     unknown = [names[label] for label in np.setdiff1d(test.labels, train.labels)]
     if unknown:
         raise ValueError(
@@ -98,8 +105,9 @@ def _notes(names: tuple[str, ...], labels: NDArray[np.int64]) -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """The train and test files, sorted. Without `test`, the images are still to be split."""
+    """The folder of a data set, and its train and test files, sorted. Without `test`, they are still to be split."""
 
+    root: Path
     train: tuple[Path, ...]
     test: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
@@ -113,7 +121,7 @@ def find_parquet(data: str | Path | None) -> Found:
         )
     root = _from_hub(str(data)) if str(data).startswith(HUB) else Path(data).expanduser()
     if root.is_file():
-        return Found((root,))
+        return Found(root.parent, (root,))
     if not root.exists():
         raise FileNotFoundError(f"no file or folder {str(root)!r}: {_LAYOUT}")
     below = {path: path.relative_to(root) for path in root.rglob("*.parquet") if path.is_file()}
@@ -127,11 +135,11 @@ def find_parquet(data: str | Path | None) -> Found:
     tested = next((name for name in _TESTS if name in splits.values()), None)
     train = tuple(path for path in files if splits[path] == "train")
     if tested is None or not train:
-        return Found(tuple(files))
+        return Found(root, tuple(files))
     _require_one_set(root, [below[path] for path in train])
     unused = [below[path].as_posix() for path in files if splits[path] not in ("train", tested)]
     note = f"parquet files that are neither train nor {tested} are left out: {listed(unused)}"
-    return Found(train, tuple(path for path in files if splits[path] == tested), (note,) if unused else ())
+    return Found(root, train, tuple(path for path in files if splits[path] == tested), (note,) if unused else ())
 
 
 def _split_of(name: Path) -> str | None:

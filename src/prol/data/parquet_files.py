@@ -185,10 +185,16 @@ def _label_numbers(path: Path, column: str, labels: Any, names: tuple[str, ...] 
 
 
 class ParquetSplit:
-    """The images of some shards with their labels; only labels are read before the first `load`."""
+    """The images of some shards with their labels; only labels are read before the first `load`.
 
-    def __init__(self, shards: Sequence[Shard], labels: NDArray[np.int64]) -> None:
+    Args:
+        root: the folder of the data set: rows may name image files below it, and no others. By default the folder that
+            all shards are in.
+    """
+
+    def __init__(self, shards: Sequence[Shard], labels: NDArray[np.int64], root: Path | None = None) -> None:
         self.labels = labels
+        self._root = (_common_folder(shards) if root is None else root).resolve()
         self._shards = tuple(shards)
         self._starts = np.cumsum([0, *(len(shard.labels) for shard in shards)])
         self._spool = Spool(lambda: _records(self._shards))
@@ -200,11 +206,14 @@ class ParquetSplit:
     def load(self, indices: Sequence[int] | NDArray[np.int64]) -> Loaded:
         return decode_all(indices, self._encoded, self._name)
 
-    def _encoded(self, index: int) -> Path | memoryview:
+    def _encoded(self, index: int) -> Path | memoryview | str:
         record = self._spool[index]
-        if record[:1] == _EXTERNAL:
-            return self._place(index)[0].parent / str(record[1:], "utf-8")
-        return record[1:]
+        if record[:1] != _EXTERNAL:
+            return record[1:]
+        named = self._place(index)[0].parent / str(record[1:], "utf-8")
+        if _is_below(named, self._root):
+            return named
+        return f"its path is outside of the data set's folder {str(self._root)!r}"
 
     def _name(self, index: int) -> str:
         encoded, (path, row) = self._encoded(index), self._place(index)
@@ -292,11 +301,22 @@ def row_names(shards: Sequence[Shard]) -> Iterator[str]:
     >>> list(row_names(shards))
     ['a.parquet#0', 'a.parquet#1', 'more/b.parquet#0', 'more/b.parquet#1']
     """
-    places = [Path(os.path.abspath(shard.path)) for shard in shards]
-    shared = os.path.commonpath([place.parent for place in places])
+    places, shared = [Path(os.path.abspath(shard.path)) for shard in shards], _common_folder(shards)
     for shard, place in zip(shards, places, strict=True):
         name = place.relative_to(shared).as_posix()
         yield from (f"{name}#{row}" for row in range(len(shard.labels)))
+
+
+def _common_folder(shards: Sequence[Shard]) -> Path:
+    return Path(os.path.commonpath([Path(os.path.abspath(shard.path)).parent for shard in shards]))
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    """Whether a file lies in a folder, itself resolved, whatever links and `..` its path has."""
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, ValueError, RuntimeError):  # a zero byte, or links in a circle
+        return False
 
 
 def _records(shards: Sequence[Shard]) -> Iterator[bytes]:

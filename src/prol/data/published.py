@@ -154,7 +154,7 @@ def read_parquet_collection(root: Path, label_columns: Sequence[str] = ()) -> Co
     from prol.data.parquet import read_parquet
 
     files = parquet_files(root)
-    return read_parquet(files, label_column=_first_column(files, label_columns))
+    return read_parquet(files, label_column=_first_column(files, label_columns), root=root)
 
 
 def _first_column(files: Sequence[Path], columns: Sequence[str]) -> str | None:

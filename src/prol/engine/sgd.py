@@ -65,6 +65,8 @@ class SGD:
 
     def _velocity(self, name: str, home: Tensor) -> Tensor:
         known = self._velocities.get(name)
+        if known is not None and (known.shape[1:] != home.shape[1:] or len(known) > len(home)):
+            raise ValueError(f"sgd/{name} has shape {list(known.shape)}, but moves a tensor of {list(home.shape)}")
         if known is None or len(known) < len(home):
             grown = torch.zeros_like(home)
             if known is not None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from prol.evaluation import Event, Result, events
 from prol.evaluation.metrics import accuracy_matrix, compute_metrics
+from prol.files import create_file, read_text
 from prol.runs import Listener, RunInView
 
 EVERY = 10
@@ -204,7 +205,7 @@ def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, str 
 def read_state(run: RunInView, tracker: str) -> dict[str, Any]:
     """What `write_state` stored for a run; empty where it is missing or damaged, and tracking starts afresh."""
     try:
-        content = json.loads(_state_file(run, tracker).read_text(encoding="utf-8"))
+        content = json.loads(read_text(_state_file(run, tracker)))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -216,7 +217,8 @@ def write_state(run: RunInView, tracker: str, content: dict[str, Any]) -> None:
     file.parent.mkdir(exist_ok=True)
     # Atomic, but without fsync: this is written often, and the run would wait for the disk.
     unfinished = file.with_suffix(".new")
-    unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with create_file(unfinished) as new:
+        new.write(json.dumps(content, indent=2).encode() + b"\n")
     unfinished.replace(file)
 
 

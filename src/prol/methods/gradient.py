@@ -18,7 +18,7 @@ from prol.engine.adam import Adam, Part, gathered_rows, part_gradients
 from prol.engine.losses import Mask, allowed_classes, clip_together, masked_cross_entropy
 from prol.engine.step import FastStep, MakeStaged
 from prol.learner import InputOptions, Learner, TaskClock, TaskOptions
-from prol.options import Count, NotNegative, Positive
+from prol.options import ChunkSize, NotNegative, Positive
 from prol.state import State
 
 HEAD: Mapping[str, Combine] = {"head.weight": "mean", "head.bias": "mean"}
@@ -33,7 +33,7 @@ class StepOptions(InputOptions):
     """Nominal learning rate; the effective one is lr x chunk / 256 with lr_scaling."""
     lr_scaling: bool = True
     """Whether the learning rate is scaled by the chunk size."""
-    chunk: Count = 10
+    chunk: ChunkSize = 10
     """Configured chunk size: the B of lr x B / 256."""
     clip: Positive | None = None
     """Limit on the joint norm of all gradients; none for no limit."""

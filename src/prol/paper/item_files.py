@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prol.files import write_json, write_text
+from prol.files import read_text, require_real_folder, write_json, write_text
 from prol.paper import tables, timing_tables
 from prol.paper.grid import Outcome
 from prol.paper.items import ITEMS, Item
@@ -126,6 +126,7 @@ _TABLES: dict[str, Callable[[Sequence[Outcome]], list[SheetTable]]] = {
 def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduced:
     """Writes all files of the item's folder."""
     place = folder / item.name
+    require_real_folder(place)
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
     return write_tables(item, outcomes, folder)
@@ -135,6 +136,7 @@ def write_tables(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Repro
     """Writes all files that follow from the runs and their list."""
     made = describe(item, outcomes, folder)
     sheet, place = made.sheet, made.folder
+    require_real_folder(place)
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{_TABLE}.json", asdict(sheet))
     write_text(place / f"{_TABLE}.csv", sheet_csv(sheet))
@@ -158,7 +160,7 @@ def _outcome_content(outcome: Outcome) -> dict[str, Any]:
 def left_out_runs(item: Item, requested: AbstractSet[str], folder: Path) -> int:
     """The number of finished runs in the item's current list that are not requested now."""
     try:
-        listed = json.loads((folder / item.name / OUTCOMES).read_text(encoding="utf-8"))
+        listed = json.loads(read_text(folder / item.name / OUTCOMES))
         before = {str(name) for row in listed for name in row["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return 0
@@ -180,7 +182,7 @@ def read_outcomes(folder: Path, item: Item) -> list[Outcome]:
 
 def _read_outcomes(folder: Path, file: Path) -> list[Outcome]:
     try:
-        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        rows: list[dict[str, Any]] = json.loads(read_text(file))
         outcomes = [
             (Outcome(**{**row, "runs": ()}), [folder / RUNS / str(name) for name in row["runs"]]) for row in rows
         ]

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from prol.files import locked_folder, make_folder, require_folder
+from prol.files import locked_folder, make_folder, require_folder, require_real_folder
 from prol.paper.grid import Grid
 from prol.paper.item_files import (
     RUNS,
@@ -63,6 +63,7 @@ def reproduce(
         for want in (want for wants in wanted.values() for want in wants):
             batches[want.timed] |= grid.places(want)
         _report_missing_learners([*batches[False], *batches[True]], keep_models, say)
+        require_real_folder(grid.folder)
         make_folder(grid.folder)
 
         def ended(path: Path, problem: str | None) -> str | None:

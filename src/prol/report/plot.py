@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prol.files import create_file
 from prol.report.comparison import Spread
 
 # Blue, orange and a colour map that people with any kind of colour vision can tell apart.
@@ -86,7 +87,9 @@ class Plot:
     def write(self, file: Path) -> None:
         """Draws to a file that ends in .png or .svg."""
         check_figure_file(file)
-        file.write_bytes(self.bytes(file.suffix.lower().removeprefix(".")))
+        content = self.bytes(file.suffix.lower().removeprefix("."))
+        with create_file(file) as new:
+            new.write(content)
 
 
 def check_figure_file(file: Path) -> None:

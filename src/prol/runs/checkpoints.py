@@ -18,10 +18,11 @@ from torch import Tensor
 
 from prol.backbones.processor import hardware_name
 from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
-from prol.files import publish
+from prol.files import UnsafeFile, create_file, open_regular, publish, require_real_folder
 from prol.learner import Learner
 from prol.runs.format import file_sha256, read_note, read_tensors, write_tensors
 from prol.runs.setup import NOT_SETTINGS, require_same
+from prol.runs.soundness import load_checked
 from prol.runs.timing import Timing
 
 MOST_WAITING = 2
@@ -39,6 +40,7 @@ class Checkpoints:
 
     def write(self, number: int, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
         """Adds a checkpoint, then removes all but the newest."""
+        require_real_folder(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / ".unfinished"
         try:
@@ -63,6 +65,8 @@ class Checkpoints:
         for number, checksum, path in candidates:
             try:
                 return _read(path, number, checksum)
+            except UnsafeFile as error:
+                warn(f"checkpoint cannot be read ({error}): going back to the one before it")
             except ValueError as error:
                 warn(f"checkpoint {path} is damaged ({error}): going back to the one before it")
                 if remove_damaged:
@@ -97,6 +101,7 @@ class Checkpoints:
         return sorted(((int(match[1]), match[2], path) for path, match in named if match), reverse=True)
 
     def _files(self) -> list[Path]:
+        require_real_folder(self.folder)
         return list(self.folder.glob("*.safetensors"))
 
 
@@ -184,7 +189,7 @@ def restore_newest(
     try:
         then = content["begun_with"]
         require_same({name: then.get(name) for name in begun_with}, begun_with, warn)
-        learner.load_state(tensors, content["learner"])
+        _load(learner, tensors, content["learner"], checkpoints.folder)
         return Cursor(**content["cursor"]), Timing(hardware, content["timing"]), int(content["events_bytes"])
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
@@ -193,16 +198,25 @@ def restore_newest(
         ) from error
 
 
+def _load(learner: Learner, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], folder: Path) -> None:
+    try:
+        load_checked(learner, tensors, meta)
+    except ValueError as error:
+        raise ValueError(f"the newest checkpoint in {folder} is damaged: {error}; remove it to use another") from error
+
+
 class EventLog:
     """Appends events to a file from an offset on; anything behind it belongs to lost work."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        path.touch()
-        size = path.stat().st_size
+        if not os.path.lexists(path):
+            create_file(path).close()
+        self._file = open_regular(path, "r+b")
+        size = os.fstat(self._file.fileno()).st_size
         if size < offset:
+            self._file.close()
             raise ValueError(f"{path} has {size} bytes, but had {offset} at the last checkpoint: start the run again")
         self._waiting: deque[Event] = deque()
-        self._file = path.open("r+b")
         self._file.truncate(offset)
         self._file.seek(offset)
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from prol.files import require_real_folder
 from prol.runfiles import DamagedFile, RunFiles, read_run
 from prol.runs.executors import Executor, Serial
 from prol.runs.folder import DamagedRun, RunFolder
@@ -58,6 +59,9 @@ def run_all(
     pending = [
         (executor, {path: plan for path, plan in runs.items() if not finished(path)}) for executor, runs in batches
     ]
+    for _, runs in pending:
+        for path in runs:
+            require_real_folder(path)
     total = sum(len(runs) for _, runs in batches)
     done = earlier = total - sum(len(runs) for _, runs in pending)
     if earlier:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from prol import registry
-from prol.files import current_folder
+from prol.files import current_folder, open_regular
 from prol.learner import Learner
 from prol.runs.checkpoints import Checkpoints, fixed_settings, restore_newest
 from prol.runs.folder import RunFolder
@@ -96,7 +96,7 @@ def learner_of(
 def _images_learnt(events: Path, known: int | None) -> int:
     """Images of all steps in the log, or in its first `known` bytes: the rest belongs to lost work."""
     total = 0
-    with events.open("rb") as log:
+    with open_regular(events) as log:
         for line in log:
             event = json.loads(line)
             if event["event"] == "ChunkLearnt":

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from prol.files import LOCK, take_lock
+from prol.files import LOCK, require_no_links, take_lock
 from prol.runfiles import CONFIG, RESULT, TIMING, Config, DamagedFile, Result, Timing, read_file
 
 Status = Literal["empty", "unfinished", "finished", "something else"]
@@ -82,6 +82,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder's lock, which ends with the process at the latest."""
+        require_no_links(self.path.resolve(), deep=True)
         with self.writing():
             lock = take_lock(self.path)
         try:

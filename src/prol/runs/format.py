@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,6 +20,7 @@ from torch import Tensor
 
 import prol
 from prol.classes import Label, read_labels, require_distinct
+from prol.files import UnsafeFile, create_file, open_regular, read_text
 from prol.runfiles import Backbone, problem_of
 
 FORMAT = 1
@@ -73,8 +75,10 @@ def read_meta(place: Path) -> dict[str, Any]:
             raise FileNotFoundError(f"{place} is not a saved learner: it has no {name}{near}")
     file = place / META_FILE
     try:
-        meta = json.loads(file.read_text(encoding="utf-8"))
+        meta = json.loads(read_text(file))
         found = meta["format"]
+    except UnsafeFile:
+        raise
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
         raise ValueError(f"{file} is damaged: {said}; copy the folder again") from error
@@ -106,7 +110,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> 
     # One entry at most: the order of several would differ from write to write, and the file's hash with it.
     metadata = {"note": note} if note else None
     content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
-    path.write_bytes(content)
+    with create_file(path) as file:
+        file.write(content)
     return hashlib.sha256(content).hexdigest()
 
 
@@ -126,8 +131,8 @@ def read_note(path: Path) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
 
 
 def versions() -> dict[str, str]:
@@ -164,7 +169,9 @@ def read_operations(folder: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+        lines = [json.loads(line) for line in read_text(file).split("\n") if line]
+    except UnsafeFile:
+        raise
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}; repair or remove it") from error
     if not all(isinstance(line, dict) and isinstance(line.get("what"), str) for line in lines):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from prol.data.folder import FileSplit
 from prol.data.prefetch import prefetched
 from prol.files import current_folder
 from prol.runs.format import MODEL_FILE, NEW_MODEL_FILE, file_sha256, read_meta, read_tensors
+from prol.runs.soundness import load_checked, require_size
 
 if TYPE_CHECKING:
     from prol.backbones import Backbone
@@ -58,15 +60,27 @@ def restored(
     kind: type[Learner], backbone: Backbone, saved: Mapping[str, Any], state: SavedState, place: Path
 ) -> Learner:
     """A learner with the options and the seed `saved` at `place`, in the given state."""
+    options = kind.read_options(saved["options"])
     try:
-        learner = kind(backbone, kind.read_options(saved["options"]), saved["seed"])
+        with _damage_at(place):
+            require_size(kind, backbone, options, saved["seed"], state[0])
+        learner = kind(backbone, options, saved["seed"])
         _require_same_preprocessing(learner, saved["preprocessing"], place)
-        learner.load_state(*state)
+        with _damage_at(place):
+            load_checked(learner, *state)
     except (LookupError, RuntimeError, TypeError, AttributeError, MemoryError) as error:
         # A damaged state can make a method fail in any way.
         said = " ".join(str(error).split())
         raise ValueError(f"{place} does not fit method {kind.name!r} of this version: {said}") from error
     return learner
+
+
+@contextmanager
+def _damage_at(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place} is damaged: {' '.join(str(error).split())}; copy the folder again") from error
 
 
 def read_checked(place: Path) -> tuple[dict[str, Any], Path]:

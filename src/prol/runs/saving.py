@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ def save_into(
 def finish_saving(folder: Path) -> None:
     """Completes or removes what a killed `save_into` left behind."""
     unfinished = folder / NEW_MODEL_FILE
-    if not unfinished.exists():
+    if not os.path.lexists(unfinished):
         return
     if (folder / MODEL_FILE).exists() and saved_sha256(folder) == file_sha256(unfinished):
         publish(unfinished, folder / MODEL_FILE)

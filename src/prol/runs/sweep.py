@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any
 
 from prol.backbones import open_backbone
-from prol.files import locked_folder, write_json, write_text
+from prol.files import locked_folder, read_text, write_json, write_text
 from prol.options import spell, spell_method, spell_options
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
@@ -177,7 +177,7 @@ def _current(planned: SweepRun, run: RunFolder) -> SweepRun:
 def _left_out(folder: Path, runs: Mapping[str, SweepRun]) -> int:
     """The number of finished runs that the current summary lists and the next one will not."""
     try:
-        listed = [run["folder"] for run in json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["runs"]]
+        listed = [run["folder"] for run in json.loads(read_text(folder / SUMMARY))["runs"]]
         return sum(RunFolder(folder / name).status() == "finished" for name in listed if name not in runs)
     except (OSError, ValueError, KeyError, TypeError):
         return 0

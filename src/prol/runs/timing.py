@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from prol.evaluation import Event, events
+from prol.files import open_regular
 from prol.runs.folder import RunFolder
 
 
@@ -114,6 +115,6 @@ def read_step_seconds(text: str | None) -> float | tuple[float, ...] | None:
 
 def logged_step_seconds(log: Path) -> list[float]:
     """The seconds of each step, from a run's log."""
-    with log.open(encoding="utf-8") as lines:
-        timed = (json.loads(line) for line in lines if '"StepTimed"' in line)
+    with open_regular(log) as lines:
+        timed = (json.loads(line) for line in lines if b'"StepTimed"' in line)
         return [float(event["seconds"]) for event in timed if event["event"] == "StepTimed"]

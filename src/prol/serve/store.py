@@ -19,7 +19,7 @@ from prol import registry
 from prol.backbones import open_backbone
 from prol.classes import Label
 from prol.creation import require_blocks
-from prol.files import current_folder, take_lock
+from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
 from prol.runs.checkpoints import Checkpoints
 from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
@@ -135,11 +135,15 @@ class Store:
 
     def lock(self) -> None:
         """Excludes other servers; the lock ends with the process at the latest."""
+        for place in (self.folder, self.place):
+            require_no_links(place)
         if self.place.exists() and not self.place.is_dir():
             raise ValueError(f"{self.place} is not a folder: the service stores its state there, so move it away")
         self.place.mkdir(parents=True, exist_ok=True)
         try:
             self._lock = take_lock(self.place)
+        except UnsafeFile:
+            raise
         except ValueError:
             raise ValueError(f"another server is running in {self.folder}: stop it, or serve a copy") from None
 

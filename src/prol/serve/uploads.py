@@ -20,6 +20,7 @@ from python_multipart.multipart import Field, File, parse_options_header
 
 from prol.classes import Label
 from prol.data.decoding import decode
+from prol.pictures import require_sides
 from prol.serve.errors import RequestError
 from prol.serve.schemas import bad_label, text_label
 from prol.serve.settings import Limits
@@ -200,6 +201,10 @@ def _header_pixels(data: bytes, position: int, limit: int) -> int:
     if width * height > limit:
         message = f"Image {position} has too many pixels: send at most {limit:,} per image."
         raise RequestError(422, "too_many_pixels", message)
+    try:
+        require_sides(height, width)
+    except ValueError as error:
+        raise RequestError(422, "bad_shape", f"Image {position} is refused: {error}.") from None
     return width * height
 
 

@@ -16,7 +16,7 @@ from prol.engine.sgd import SGD
 from prol.engine.similarity import cosine_to_all, unit
 from prol.engine.step import MakeStaged
 from prol.methods.adapters.class_statistics import Prototypes
-from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules
+from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules, require_one_per_task
 from prol.methods.gradient import HEAD, GradientLearner, clipped_gradients, leaves, reported, staged_twice, tokens_twice
 from prol.options import Count, NotNegative
 from prol.state import State
@@ -68,7 +68,7 @@ class EASE(GradientLearner):
         self.prototypes: list[Prototypes] = []
         self.first_rows: list[int] = []
         state.value("first_rows", self, is_row=True)
-        state.on_load(lambda: None, prepare=self._match_spaces)
+        state.on_load(lambda: require_one_per_task(self.adapters, self.first_rows), prepare=self._match_spaces)
         self.sgd = SGD(state, HEAD)
         self.train_with(
             state, "the adapter of its task, and those of later ones if it came again, were trained with it"

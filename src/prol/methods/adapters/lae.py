@@ -83,7 +83,10 @@ class LAE(GradientLearner):
         self.train_with(state, "both adapters, which all classes share, were trained with it")
 
     def _load_slow(self, saved: Mapping[str, Tensor]) -> None:
-        self.slow = dict(saved)
+        for name in saved and {*saved, *self.online}:
+            if name not in saved or name not in self.online or saved[name].shape != self.online[name].shape:
+                raise ValueError(f"slow/{name} does not fit online/{name}")
+        self.slow = {name: tensor.to(self.online[name].dtype) for name, tensor in saved.items()}
 
     def start_task(self) -> None:
         self.adam.reset()

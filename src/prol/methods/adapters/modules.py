@@ -6,7 +6,7 @@ query, key and value, H heads, l positions, d = D / H. A module is a handful of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -171,6 +171,12 @@ class TaskModules:
     def mean_of_earlier(self) -> dict[str, Tensor]:
         """The mean over all tasks but the last."""
         return {name: table.rows[:-1].mean(0) for name, table in self.tables.items()}
+
+
+def require_one_per_task(modules: TaskModules, first_rows: Sequence[int]) -> None:
+    """Refuses a loaded state with more or fewer modules than tasks, whose first classes are in `first_rows`."""
+    if modules.count != len(first_rows):
+        raise ValueError(f"{modules.count} adapters for {len(first_rows)} tasks")
 
 
 @torch.no_grad()

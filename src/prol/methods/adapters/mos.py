@@ -18,9 +18,16 @@ from prol.engine.sgd import SGD
 from prol.engine.similarity import cosine_to_all
 from prol.engine.step import MakeStaged
 from prol.methods.adapters.class_statistics import ClassGaussians, Covariance, Prototypes, aligned_head
-from prol.methods.adapters.modules import Adapter, AdapterOptions, TaskModules, move_towards, seen_softmax
+from prol.methods.adapters.modules import (
+    Adapter,
+    AdapterOptions,
+    TaskModules,
+    move_towards,
+    require_one_per_task,
+    seen_softmax,
+)
 from prol.methods.gradient import HEAD, GradientLearner, clipped_gradients, leaves, reported, staged_twice, tokens_twice
-from prol.options import Count, NotNegative, Share
+from prol.options import Count, NotNegative, Repeats, Share
 from prol.state import State
 from prol.tables import Amount
 
@@ -58,13 +65,13 @@ class MOSOptions(AdapterOptions):
     """Learning rate of the head as a share of lr."""
     weight_decay: NotNegative = 5e-4
     """Of the adapter; the head has none, or rows of classes without samples would shrink."""
-    rounds: Count = 4
+    rounds: Repeats = 4
     """Maximum number of times a prediction may select the adapter anew."""
     alignment: bool = True
     """Trains the head again on features drawn from the class Gaussians when a task ends."""
     align_when: Literal["asked", "task_end"] = "asked"
     """asked: predictions use the head as it would be if the task ended now; task_end: the head as it is."""
-    align_epochs: Count = 30
+    align_epochs: Repeats = 30
     """Epochs of that."""
     align_lr: NotNegative = 0.005
     """Learning rate of that."""
@@ -117,6 +124,7 @@ class MOS(GradientLearner):
         self._average_earlier()
 
     def _average_earlier(self) -> None:
+        require_one_per_task(self.adapters, self.first_rows)
         self._earlier = self.adapters.mean_of_earlier() if self.adapters.count > 1 else {}
 
     # One step

@@ -14,7 +14,7 @@ from prol.methods.closed_form.moments import TAKEN, Moments, Totals
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, normal, uniform
 from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, class_means, factor
-from prol.options import Count, Positive
+from prol.options import Count, Positive, Repeats
 from prol.state import State
 
 
@@ -28,7 +28,7 @@ class KLDAOptions(InputOptions):
     """Width of the kernel exp(-gamma |x - x'|²) they approximate."""
     ridge: Positive = 0.1
     """What is added to the diagonal of the scatter within classes."""
-    ensemble: Count = 1
+    ensemble: Repeats = 1
     """How many classifiers, each with its own random features; the mean of their probabilities decides."""
     accumulate: Literal["float64", "float32"] = "float64"
     """Number type of the statistics; float32 halves their size."""

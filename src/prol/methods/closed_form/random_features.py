@@ -50,7 +50,7 @@ class RandomLayer:
 
 def own_generator(seed: int) -> torch.Generator:
     """Random numbers that share nothing with those a learner with the same seed draws while it learns."""
-    child = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))
+    child = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed), device="cpu")
     return torch.Generator().manual_seed(int(child))
 
 

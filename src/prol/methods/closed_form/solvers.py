@@ -75,7 +75,7 @@ def choose_ridge(fit: Totals, held: Totals) -> float:
         while True:
             beside = [place for place in (best - stride, best + stride) if 0 <= place < len(STRENGTHS)]
             lower = min(beside, key=error)
-            if error(lower) >= error(best):
+            if not error(lower) < error(best):  # errors may be NaN, which would be walked for ever
                 break
             best = lower
     return STRENGTHS[best] * unit

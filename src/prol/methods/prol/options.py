@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from prol.learner import TaskOptions
 from prol.methods.gradient import StepOptions
-from prol.options import Count, NotNegative, coerce_options
+from prol.options import ChunkSize, Count, NotNegative, coerce_options
 
 Preset = Literal["paper", "released", "literal"]
 Ablation = Literal[
@@ -35,7 +35,7 @@ class PROLOptions(StepOptions, TaskOptions):
     """Data set whose coefficients to take; ImageNet-R's for any that the paper does not have."""
     ablation: Ablation | None = None
     """A row of the paper's ablation table, or one of the rows it lacks."""
-    chunk: Count = 10
+    chunk: ChunkSize = 10
     """Configured chunk size: the B of lr x B / 256; with preset released also the evaluation batch."""
 
     lr: NotNegative = 0.05

@@ -265,6 +265,11 @@ class ConvPrompts:
             source.group(f"anchor.{name}", read, load, kind="parameter")
         self.frozen = 0
         state.value("frozen", self)
+        state.on_load(self._require_frozen)
+
+    def _require_frozen(self) -> None:
+        if not 0 <= self.frozen <= self.keys.count:
+            raise ValueError(f"{self.frozen} of {self.keys.count} generators are said to be frozen")
 
     def _read_anchor(self, name: str) -> dict[str, Tensor]:
         return {"": self.anchor[name]} if name in self.anchor else {}
@@ -272,6 +277,8 @@ class ConvPrompts:
     def _load_anchor(self, name: str, saved: Mapping[str, Tensor]) -> None:
         self.anchor.pop(name, None)
         if saved:
+            if saved[""].shape != self.shared[name].shape:
+                raise ValueError(f"source/anchor.{name} has not the shape of source/{name}")
             self.anchor[name] = saved[""].to(self.keys.buffer)
 
     def begin_task(self, first: bool) -> None:

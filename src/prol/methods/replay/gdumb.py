@@ -17,7 +17,7 @@ from prol.learner import Learner
 from prol.methods.closed_form.random_features import own_generator
 from prol.methods.replay.sample_memory import SampleMemory, greedy_balance
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views
-from prol.options import Count, NotNegative, Options
+from prol.options import Count, NotNegative, Options, Repeats
 from prol.state import State
 
 MOMENTUM = 0.9
@@ -32,7 +32,7 @@ class GDumbOptions(Options):
 
     memory: Count = 5000
     """Images that are stored."""
-    epochs: Count = 30
+    epochs: Repeats = 30
     """Passes over the memory before a prediction."""
     batch: Count = 64
     """Images in each step of training."""

@@ -193,11 +193,16 @@ class SampleMemory:
         """In place: captured steps stay valid."""
         if len(saved["images"]) != self.capacity:
             raise ValueError(f"a memory of {len(saved['images'])} samples was saved, this one has {self.capacity}")
+        if saved["images"].shape[1:] != self.images.shape[1:] or saved["rows"].shape != (self.capacity,):
+            shapes = list(saved["images"].shape), list(saved["rows"].shape)
+            raise ValueError(f"a memory of images and rows of shapes {shapes[0]} and {shapes[1]} was saved")
         self.images[:-1] = saved["images"]
         self.rows[:-1] = saved["rows"].to(self.rows.device)
         self.places = replace(self.places, rows=saved["rows"].cpu())
 
     def _load_filled(self, filled: int) -> None:
+        if not 0 <= filled <= self.capacity:
+            raise ValueError(f"a memory with {filled} samples was saved, this one has room for {self.capacity}")
         self.places = replace(self.places, filled=filled)
 
     def _load_seen(self, seen: int) -> None:
