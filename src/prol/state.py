@@ -68,6 +68,7 @@ class State:
         stored: bool = True,
         device: torch.device | None = None,
         writes: Writes = "all",
+        widens: bool = False,
     ) -> Table:
         """A table with one row per class, which grows when classes arrive.
 
@@ -75,7 +76,7 @@ class State:
         as sums add up when learners are merged. `initial` returns so many fresh rows, zeros by default. The buffer has
         `room` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
         images of each class, for `Learner.class_counts`. An update `writes` to rows of its chunk's classes alone, or to
-        none where it only appends: an undo record is then smaller.
+        none where it only appends: an undo record is then smaller. With `widens` the first axis of a row grows, too.
         """
         dims = (shape,) if isinstance(shape, int) else shape
         table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
@@ -93,6 +94,7 @@ class State:
                 grows=(lambda: True) if grows is True else None if grows is False else weakly(grows),
                 writes=writes,
                 every_class=grows is True and combine is not None,
+                widens=widens,
             )
         )
         if counts:

@@ -159,6 +159,8 @@ class Entry:
     """Whether its tensors and their shapes never change."""
     every_class: bool = False
     """Whether the table always has a row for each class."""
+    widens: bool = False
+    """Whether the first axis of its rows grows."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -255,7 +257,8 @@ def require_declared(entry: Entry, saved: Mapping[str, Tensor], classes: int) ->
         rows, declared = saved.get(""), entry.table.buffer
         if rows is None:
             raise ValueError(f"{entry.name} is missing")
-        if rows.ndim != declared.ndim or rows.shape[1:] != declared.shape[1:]:
+        first = 2 if entry.widens else 1
+        if rows.ndim != declared.ndim or rows.shape[first:] != declared.shape[first:]:
             raise ValueError(f"{entry.name} has shape {list(rows.shape)}, not rows of {list(declared.shape[1:])}")
         if (entry.every_class and len(rows) != classes) or (entry.combine and len(rows) > classes):
             raise ValueError(f"{entry.name} has {len(rows)} rows for {classes} classes")

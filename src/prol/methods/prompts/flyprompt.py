@@ -97,7 +97,9 @@ class FlyPrompt(GradientLearner):
         # One row per class, [experts, averages, ...]: the second axis grows with the experts.
         average = state.scope("averages")
         self.averages = {
-            name: average.table(name, (1, AVERAGES, *inner), dtype=b.dtype, kind="parameter", combine="mean")
+            name: average.table(
+                name, (1, AVERAGES, *inner), dtype=b.dtype, kind="parameter", combine="mean", widens=True
+            )
             for name, inner in (("weight", (b.width,)), ("bias", ()))
         }
         self.shares = torch.tensor([1 - o.fast_decay, 1 - o.slow_decay], dtype=b.dtype, device=b.device)
