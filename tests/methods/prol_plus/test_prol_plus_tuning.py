@@ -25,7 +25,7 @@ from methods.small_streams import pictures, tensors
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.closed_form.moments import Totals
-from prol.methods.prol_plus.learner import PROLPlus, one_cycle
+from prol.methods.prol_plus.learner import MOST_GONE, PROLPlus, gone, one_cycle
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -124,6 +124,46 @@ def test_chunks_of_one_class_tune_nothing_but_count(tiny: ViT) -> None:
     assert not learner.tuning.over
     learn(learner, 1, [1])
     assert learner.tuning.over
+
+
+def test_the_network_stays_while_classes_are_gone_and_moves_again_when_they_return(tiny: ViT) -> None:
+    learner = learn(make(tiny), 8)
+    learn(learner, 6, TASKS[1] * 2)
+    before = norms(learner)
+    learn(learner, 2, TASKS[1] * 2)
+    assert same(before, norms(learner))
+    assert not learner.tuning.over
+    learn(learner, 1, [*CLASSES, *TASKS[1]])
+    learn(learner, 1, [*CLASSES, *TASKS[1]])
+    assert not same(before, norms(learner))
+
+
+def lost_shares(labels: Tensor) -> list[float]:
+    """Before each chunk of 10, the share of all images whose classes count as gone."""
+    classes, shares = int(labels.max()) + 1, []
+    counts, last = torch.zeros(classes), torch.zeros(classes, dtype=torch.int64)
+    for seen in range(0, len(labels), 10):
+        shares.append(float(counts[gone(counts, last, seen)].sum()) / max(1, seen))
+        rows = labels[seen : seen + 10]
+        counts += torch.bincount(rows, minlength=classes)
+        last[rows] = seen + len(rows)
+    return shares
+
+
+@pytest.mark.parametrize(("classes", "each"), [(3, 40), (37, 20), (200, 10), (1000, 3)])
+def test_hardly_a_class_of_a_mixed_stream_counts_as_gone(classes: int, each: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    labels = torch.arange(classes).repeat_interleave(each)[torch.randperm(classes * each, generator=random)]
+    shares = lost_shares(labels)
+    assert sum(share > MOST_GONE for share in shares) <= 0.02 * len(shares)
+
+
+def test_five_chunks_after_other_classes_have_come_those_before_count_as_gone() -> None:
+    random = torch.Generator().manual_seed(0)
+    tasks = [torch.arange(10).repeat_interleave(40)[torch.randperm(400, generator=random)] for _ in range(3)]
+    shares = lost_shares(torch.cat([task + 10 * number for number, task in enumerate(tasks)]))
+    assert max(shares[20:41]) <= MOST_GONE
+    assert min(shares[45:]) > MOST_GONE
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 37, 400])

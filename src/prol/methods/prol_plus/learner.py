@@ -25,6 +25,10 @@ from prol.state import State
 
 WARM_UP = 0.25
 """Share of the steps of tuning over which the rate rises: a stream of a few chunks hardly moves the network."""
+SURPRISE = 4.0
+"""Images of a class that were due since its last one, from which on the class counts as gone."""
+MOST_GONE = 0.1
+"""Share of all images whose classes may be gone while the network is tuned."""
 
 
 class FirstBlocks(FirstTask):
@@ -35,6 +39,11 @@ class FirstBlocks(FirstTask):
     def __init__(self, state: State, backbone: Tapped, lr: float, blocks: int, pooled: bool) -> None:
         super().__init__(state, backbone, lr)
         self.blocks, self.pooled = blocks, pooled
+        self.last = state.table("last", dtype=torch.int64, kind="statistic", combine="keep", grows=self._is_tuning)
+
+    def end(self) -> None:
+        super().end()
+        self.last.truncate(0)
 
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         feature, taps = self.network.tapped(inputs, self.blocks)
@@ -115,6 +124,8 @@ class PROLPlus(Learner):
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Takes over what `state` returned; of version 0.1 all but class covariances, whose room other features had."""
+        tuned = len(tensors["tuning/head/bias"])
+        tensors = {"tuning/last": torch.full((tuned,), meta["method"]["seen"]), **tensors}  # new since 0.1
         linear, every = len(tensors.get("scale/mean", ())), tensors["moments/sums"].shape[1]
         if linear and (linear, every) != (self.widths.linear, self.widths.all):
             taps = require_tapped(self.name, self.backbone).tap_widths
@@ -129,7 +140,7 @@ class PROLPlus(Learner):
         super().load_state(tensors, meta)
 
     def arrive(self, names: list[Label], boundary: bool = False) -> None:
-        # In a mixed stream some classes come late by chance: only a boundary ends the first task.
+        # In a mixed stream some classes come late by chance: no unseen class begins a task.
         self.clock.bounded = True
         super().arrive(names, boundary)
 
@@ -141,8 +152,7 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        # A chunk of one class says nothing about what distinguishes it from others.
-        tunes = not self.tuning.over and bool((rows != rows[0]).any())
+        tunes = not self.tuning.over and self._may_tune(rows)
         rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
         o, report = self.options, {}
         if not tunes:
@@ -158,8 +168,20 @@ class PROLPlus(Learner):
             report = {"adapt": loss, "rate": rate}
         self._last = report
         self.clock.steps += 1
+        if not self.tuning.over:
+            self.tuning.last.rows[rows] = self.seen
         if not self.tuning.over and self.clock.steps >= o.adapt_steps:
             self.tuning.end()
+
+    def _may_tune(self, rows: Tensor) -> bool:
+        """Whether a chunk of class rows `[B]` may move the network.
+
+        A chunk of one class does not say what distinguishes it from others. And classes that come no more would be left
+        behind: statistics follow the network only as far as the chunk's own images do.
+        """
+        counts = self.moments.counts.rows
+        lost = counts[gone(counts, self.tuning.last.rows, self.seen)].sum()
+        return bool((rows != rows[0]).any()) and float(lost) <= MOST_GONE * self.seen
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:
         self._add_up(encoded, rows)
@@ -256,6 +278,19 @@ class PROLPlus(Learner):
 
     def trained_tensors(self) -> list[Tensor]:
         return self.tuning.trained_tensors()
+
+
+def gone(counts: Tensor, last: Tensor, seen: int) -> Tensor:
+    """Which classes come no more, bool `[C]`: the stream would hardly be without them for so long by chance.
+
+    `counts` `[C]` are the images of each class and `seen` those of all; `last` `[C]` is what `seen` was at the class's
+    last one. If it still came as often, the chance of such a gap would be below exp(-`SURPRISE`). A class that came once
+    may be a rare one.
+
+    >>> gone(torch.tensor([5.0, 5.0, 1.0]), torch.tensor([90, 40, 10]), 100)
+    tensor([False,  True, False])
+    """
+    return (counts - 1) * (seen - last) > SURPRISE * last
 
 
 def one_cycle(progress: float) -> float:
