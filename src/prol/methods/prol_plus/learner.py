@@ -284,8 +284,8 @@ def gone(counts: Tensor, last: Tensor, seen: int) -> Tensor:
     """Which classes come no more, bool `[C]`: the stream would hardly be without them for so long by chance.
 
     `counts` `[C]` are the images of each class and `seen` those of all; `last` `[C]` is what `seen` was at the class's
-    last one. If it still came as often, the chance of such a gap would be below exp(-`SURPRISE`). A class that came once
-    may be a rare one.
+    last one. If it still came as often, the chance of such a gap would be below exp(-`SURPRISE`). A class that came
+    once may be a rare one.
 
     >>> gone(torch.tensor([5.0, 5.0, 1.0]), torch.tensor([90, 40, 10]), 100)
     tensor([False,  True, False])
