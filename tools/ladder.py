@@ -180,7 +180,7 @@ def drawn_stream(pool: Pool, cell: Cell, seed: int) -> Stream:
 def streamed(method: str, backbone: Any, pool: Pool, stream: Stream, seed: int) -> Learner:
     """The learner after the stream. Images are given by their places in the pool."""
     learner = create(method, backbone, seed)
-    tuned = method == "prol_plus"
+    tuned = is_tuned(method)
     device = backbone.device
     learner.backbone.read = torch.as_tensor
     places_of: Any = lambda places: places.to(device)  # noqa: E731
@@ -212,6 +212,11 @@ def read_at_once(learner: Learner, places: Tensor, images: int) -> None:
     row[places.to(table.device)] = torch.arange(len(places), device=table.device)
     learner.evaluation_input = lambda some: some.to(table.device)  # type: ignore[method-assign]
     learner.look = lambda some: table[row[some]]
+
+
+def is_tuned(method: str) -> bool:
+    """Whether a method moves the network, so that no stored features are its own."""
+    return method.startswith("prol_plus") and "adapt_steps=0" not in method
 
 
 def create(method: str, backbone: Any, seed: int) -> Learner:
@@ -286,7 +291,7 @@ def run(wanted: argparse.Namespace) -> None:
                 if repeated or (*asdict(cell).values(), seed, method) in done:
                     continue
                 began = time.perf_counter()
-                learner = streamed(method, tuned if method == "prol_plus" else backbone, pool, stream, seed)
+                learner = streamed(method, tuned if is_tuned(method) else backbone, pool, stream, seed)
                 row = asdict(cell) | {"seed": seed, "method": method} | measured(learner, stream)
                 file.write(json.dumps(row | {"seconds": round(time.perf_counter() - began, 2)}) + "\n")
                 file.flush()
