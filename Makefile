@@ -29,7 +29,7 @@ test-gpu: .venv/installed-test
 test-harnesses: $(HARNESSES:%=test-harness-%)
 
 test-harness-%: .venv-harness-%/installed
-	OMP_NUM_THREADS=1 .venv-harness-$*/bin/pytest -c tests/harnesses/pytest.ini tests/harnesses/test_$*.py
+	OMP_NUM_THREADS=1 .venv-harness-$*/bin/pytest -c tests/harnesses/pytest.ini tests/harnesses/test_$**.py
 
 docs: .venv/installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
