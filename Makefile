@@ -5,8 +5,9 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 HARNESSES := capymoa avalanche measures
+HARNESS_TESTS := $(HARNESSES:%=test-harness-%)
 
-.PHONY: demo test test-slow test-gpu test-harnesses docs clean
+.PHONY: demo test test-slow test-gpu test-harnesses $(HARNESS_TESTS) docs clean
 
 demo: .venv/installed
 	rm -rf runs/demo
@@ -26,9 +27,9 @@ test-gpu: .venv/installed-test
 	$(BIN)/pytest -m gpu
 
 # Other libraries, each in an environment of its own: their pins conflict with constraints.txt and with each other.
-test-harnesses: $(HARNESSES:%=test-harness-%)
+test-harnesses: $(HARNESS_TESTS)
 
-test-harness-%: .venv-harness-%/installed
+$(HARNESS_TESTS): test-harness-%: .venv-harness-%/installed
 	OMP_NUM_THREADS=1 .venv-harness-$*/bin/pytest -c tests/harnesses/pytest.ini tests/harnesses/test_$**.py
 
 docs: .venv/installed-test
