@@ -111,7 +111,7 @@ def test_their_backward_transfer_is_ours(method: str) -> None:
 
 
 def test_their_forgetting_is_ours_where_no_accuracy_rises_after_its_task(method: str) -> None:
-    """Theirs is the first accuracy less the last, ours the highest less the last: here they are equal for `ncm` alone."""
+    """Theirs is the first accuracy less the last, ours the highest less the last: here equal for `ncm` alone."""
     ours, _ = evaluated(method, POINTS)
     [stream] = trained(method).at_the_end("StreamForgetting")
     matrix = np.array(ours.accuracy_matrix)
