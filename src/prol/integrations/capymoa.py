@@ -11,7 +11,7 @@ try:
     from capymoa.ocl.evaluation.events import TrainTaskBegin
     from capymoa.ocl.events import Dispatcher, Handler
 except ImportError as error:
-    raise ImportError("this needs CapyMOA and Java: install them with pip install 'prol[capymoa]'") from error
+    raise ImportError("this needs CapyMOA, and that Java: install CapyMOA with pip install 'prol[capymoa]'") from error
 
 import torch
 from torch import Tensor
