@@ -264,8 +264,8 @@ def _read_targets(y: Any) -> list[Label]:
     if y is None:
         raise ValueError("this classifier requires y to be passed, but the target y is None")
     # Lists may mix text and numbers, which an array would turn into text.
-    array = _label_array(y) if isinstance(y, list | tuple) else np.asarray(y.cpu() if isinstance(y, torch.Tensor) else y)
-    labels = column_or_1d(array, warn=True)
+    given = y.cpu() if isinstance(y, torch.Tensor) else y
+    labels = column_or_1d(_label_array(given) if isinstance(given, list | tuple) else np.asarray(given), warn=True)
     if labels.dtype.kind == "f":
         check_classification_targets(labels)
         labels = labels.astype(np.int64)
