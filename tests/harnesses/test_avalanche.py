@@ -18,6 +18,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from docs.pages import DOCS, blocks
 from harnesses.digit_stream import CHUNK, CLASSES, METHODS, TASKS, create, evaluated, same_state, tasks
 from prol.evaluation import compute_metrics
 from prol.integrations.avalanche import PROLStrategy
@@ -247,3 +248,11 @@ def test_a_learner_of_other_classes_is_refused() -> None:
     strategy = PROLStrategy(learner=learner, num_classes=CLASSES, evaluator=None)
     with pytest.raises(ValueError, match="the class 'cat', which is no number from 0 to 9"):
         strategy.train(benchmark(1).train_stream)
+
+
+def test_the_example_of_the_page_runs() -> None:
+    [block] = [block for block in blocks(DOCS / "harnesses.md") if block.mark == "avalanche"]
+    exec(compile(block.text, block.place, "exec"), names := {})
+    results = names["results"]
+    assert {name.split("/")[0] for name in results} == {"Top1_Acc_Exp", "Top1_Acc_Stream", "StreamBWT"}
+    assert next(value for name, value in results.items() if name.startswith("Top1_Acc_Stream")) > 0.9

@@ -13,6 +13,7 @@ from capymoa.ocl.evaluation import OCLMetrics, ocl_train_eval_loop
 from capymoa.stream import Schema, TorchStream
 from torch.utils.data import DataLoader
 
+from docs.pages import DOCS, blocks
 from harnesses.digit_stream import CHUNK, CLASSES, METHODS, TASKS, create, evaluated, network, same_state, tasks
 from prol.evaluation import compute_metrics
 from prol.integrations.capymoa import PROLClassifier
@@ -165,3 +166,11 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="leave out Normalize"):
         model.batch_train(torch.full((1, 192), -0.4), torch.tensor([3]))
     assert model.learner.classes == []
+
+
+def test_the_example_of_the_page_runs() -> None:
+    [block] = [block for block in blocks(DOCS / "harnesses.md") if block.mark == "capymoa"]
+    exec(compile(block.text, block.place, "exec"), names := {})
+    results = names["results"]
+    assert results.accuracy_matrix.shape == (3, 3)
+    assert results.accuracy_seen[-1] > 0.9
