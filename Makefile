@@ -4,7 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-gpu docs clean
+HARNESSES := capymoa avalanche measures
+HARNESS_TESTS := $(HARNESSES:%=test-harness-%)
+
+.PHONY: demo test test-slow test-gpu test-harnesses $(HARNESS_TESTS) docs clean
 
 demo: .venv/installed
 	rm -rf runs/demo
@@ -23,6 +26,12 @@ test-slow: .venv/installed-test
 test-gpu: .venv/installed-test
 	$(BIN)/pytest -m gpu
 
+# Other libraries, each in an environment of its own: their pins conflict with constraints.txt and with each other.
+test-harnesses: $(HARNESS_TESTS)
+
+$(HARNESS_TESTS): test-harness-%: .venv-harness-%/installed
+	OMP_NUM_THREADS=1 .venv-harness-$*/bin/pytest -c tests/harnesses/pytest.ini tests/harnesses/test_$**.py
+
 docs: .venv/installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -40,5 +49,11 @@ docs: .venv/installed-test
 	@sh tools/install_chromium.sh
 	touch $@ .venv/installed
 
+.venv-harness-%/installed: tests/harnesses/requirements-%.txt pyproject.toml
+	@echo "Installing prol and what tests of $* need into .venv-harness-$*: about 6 GB, a few minutes, once."
+	$(PYTHON) -m venv .venv-harness-$*
+	.venv-harness-$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-harness-* build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

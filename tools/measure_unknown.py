@@ -11,6 +11,7 @@ images of all classes. The file gets a row per data set, seed and method; rows t
                         of all learnt features: a reference that is computed here, whatever the method
     auroc_probability   the same of 1 - the highest probability
     auroc_other         the same of `unknown`, images of the data set --other against known classes
+    fpr95               share of images of known classes above the threshold that 95 % of unknown ones reach
     false_alarms        share of images of known classes with `unknown` above 0.95; 0.05 is the aim
     found               share of images of unknown classes above it
     accuracy            on images of known classes
@@ -37,6 +38,7 @@ import prol
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.data import Dataset, Split
+from prol.evaluation.detection import auroc, fpr_at_tpr
 from prol.files import write_json
 from prol.learner import Learner
 
@@ -74,13 +76,6 @@ def drawn(dataset: Dataset, seed: int, wanted: argparse.Namespace) -> tuple[Plac
     return np.concatenate(learnt), test, np.concatenate(some)
 
 
-def area(scores: Tensor, unknown: Tensor) -> float:
-    """Chance that an unknown image, bool `[N]`, scores above a known one; half of it where both score the same."""
-    values, ranks = torch.unique(scores.double(), return_inverse=True)
-    high, low = (torch.bincount(ranks[kind], minlength=len(values)).double() for kind in (unknown, ~unknown))
-    return float((high * (low.cumsum(0) - low / 2)).sum() / (high.sum() * low.sum()))
-
-
 @torch.no_grad()
 def features(backbone: Backbone, parts: Iterable[Batch]) -> tuple[Tensor, NDArray[np.int64]]:
     """The network's own features `[N, D]`, float64, and labels `[N]`."""
@@ -105,7 +100,7 @@ def mahalanobis(backbone: Backbone, learnt: Iterable[Batch], tested: Iterable[Ba
     means = torch.stack([seen[torch.from_numpy(rows == row)].mean(0) for row in range(len(names))])
     mean = seen.mean(0, keepdim=True)
     relative = distances(queries, means, seen - means[rows]) - distances(queries, mean, seen - mean)
-    return area(relative, torch.from_numpy(~np.isin(true, names)))
+    return auroc(relative, torch.from_numpy(~np.isin(true, names)))
 
 
 def measured(learner: Learner, tested: Iterable[Batch], other: Iterable[Batch]) -> dict[str, float | None]:
@@ -115,17 +110,17 @@ def measured(learner: Learner, tested: Iterable[Batch], other: Iterable[Batch]) 
     new = torch.tensor([label not in learner.row_of for _, label in pairs])
     right = torch.tensor([predicted == label for predicted, label in pairs])
     highest = torch.cat([answer.probabilities.amax(1) for answer, _ in found])
-    row: dict[str, float | None] = dict.fromkeys(("auroc", "auroc_other", "false_alarms", "found"))
-    row |= {"auroc_probability": area(1 - highest, new), "accuracy": float(right[~new].double().mean())}
+    row: dict[str, float | None] = dict.fromkeys(("auroc", "fpr95", "auroc_other", "false_alarms", "found"))
+    row |= {"auroc_probability": auroc(1 - highest, new), "accuracy": float(right[~new].double().mean())}
     shares = [answer.unknown for answer, _ in found if answer.unknown is not None]
     if not shares:
         return row
     unknown = torch.cat(shares)
-    known, row["auroc"] = unknown[~new], area(unknown, new)
+    known, row["auroc"], row["fpr95"] = unknown[~new], auroc(unknown, new), fpr_at_tpr(unknown, new)
     row["false_alarms"], row["found"] = (float((some > ALARM).double().mean()) for some in (known, unknown[new]))
     both = [known, *(share for images, _ in other if (share := learner.classify(images).unknown) is not None)]
     if len(both) > 1:
-        row["auroc_other"] = area(torch.cat(both), torch.arange(sum(map(len, both))) >= len(known))
+        row["auroc_other"] = auroc(torch.cat(both), torch.arange(sum(map(len, both))) >= len(known))
     return row
 
 

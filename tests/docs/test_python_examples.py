@@ -19,7 +19,7 @@ from integrations.small_learners import taught
 from integrations.stand_in_hub import reached
 from prol.integrations.onnx import export_onnx
 
-ELSEWHERE = {"extending"}
+ELSEWHERE = {"extending", "harnesses"}
 """Pages whose examples have a test of their own."""
 LEFT_BEHIND = {
     "backbones": [],

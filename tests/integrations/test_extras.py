@@ -16,7 +16,10 @@ def test_prol_itself_imports_neither() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-@pytest.mark.parametrize(("room", "package"), [("scikit", "sklearn"), ("river_models", "river")])
+@pytest.mark.parametrize(
+    ("room", "package"),
+    [("scikit", "sklearn"), ("river_models", "river"), ("capymoa", "capymoa"), ("avalanche", "avalanche")],
+)
 def test_a_missing_package_is_named(room: str, package: str) -> None:
     script = f"import sys; sys.modules[{package!r}] = None; import prol.integrations.{room}"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -83,7 +83,14 @@ def test_a_file_of_joblib_holds_no_network_and_continues_bit_for_bit(small_vit: 
 
 
 def test_classes_grow_with_texts_and_with_numbers(small_vit: str) -> None:
-    for labels, expected in ((LABELS, NAMES), (KINDS, [0, 1, 2, 3]), (np.array(KINDS, dtype=np.int8), [0, 1, 2, 3])):
+    numbers = [0, 1, 2, 3]
+    for labels, expected in (
+        (LABELS, NAMES),
+        (KINDS, numbers),
+        (np.array(KINDS, dtype=np.int8), numbers),
+        (np.array(KINDS, dtype=np.float64), numbers),
+        (torch.tensor(KINDS), numbers),
+    ):
         model = make(small_vit).partial_fit(IMAGES[:1], labels[:1])
         assert model.predict(IMAGES[:2]).tolist() == [expected[2]] * 2
         assert model.predict_proba(IMAGES[:2]).tolist() == [[1.0], [1.0]]
@@ -126,7 +133,8 @@ def learnt(small_vit: str) -> PROLClassifier:
         (IMAGES[:6], LABELS[:5], "6 images but 5 labels"),
         (IMAGES[:0], [], "there are no images"),
         (IMAGES[:2], [True, False], "text or a whole number"),
-        (IMAGES[:2], [0.5, 1.0], "text or a whole number"),
+        (IMAGES[:2], [0.5, 1.0], "Unknown label type: continuous"),
+        (IMAGES[:2], None, "requires y to be passed"),
         (IMAGES[:6], ["new"] * 5 + [1], "all text or all numbers"),
     ],
 )

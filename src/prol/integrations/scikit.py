@@ -9,7 +9,7 @@ from typing import Any, Self
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
     raise ImportError("this needs scikit-learn: install it with pip install 'prol[sklearn]'") from error
 
@@ -124,7 +124,7 @@ class PROLClassifier(_SortedClassifier):
         if not isinstance(self.chunk, int) or self.chunk < 1:
             raise ValueError(f"chunk must be a whole number, at least 1, got {self.chunk!r}")
         learner = stored.open(self._recipe())
-        pixels, labels = learner.backbone.read(X), read_labels(y)
+        pixels, labels = learner.backbone.read(X), _read_targets(y)
         if not len(pixels):
             raise ValueError("there are no images: a step needs at least one")
         if len(pixels) != len(labels):
@@ -253,6 +253,23 @@ class StreamingLDA(_SortedClassifier):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "discriminant_")
+
+
+def _read_targets(y: Any) -> list[Label]:
+    """Labels as scikit-learn passes them: a column counts as one row of labels, floats as whole numbers if they are.
+
+    >>> _read_targets(np.array([3.0, 1.0]))
+    [3, 1]
+    """
+    if y is None:
+        raise ValueError("this classifier requires y to be passed, but the target y is None")
+    # Lists may mix text and numbers, which an array would turn into text.
+    given = y.cpu() if isinstance(y, torch.Tensor) else y
+    labels = column_or_1d(_label_array(given) if isinstance(given, list | tuple) else np.asarray(given), warn=True)
+    if labels.dtype.kind == "f":
+        check_classification_targets(labels)
+        labels = labels.astype(np.int64)
+    return read_labels(labels)
 
 
 def _extended(known: Labels | None, *more: Labels) -> Labels:
