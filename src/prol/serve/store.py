@@ -11,18 +11,29 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from filelock import BaseFileLock
 
 from prol import registry
 from prol.backbones import open_backbone
-from prol.classes import Label
+from prol.classes import Label, read_labels, require_distinct
 from prol.creation import require_blocks
 from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
+from prol.runfiles import Count, problem_of
 from prol.runs.checkpoints import Checkpoints
-from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
+from prol.runs.format import (
+    CARD_FILE,
+    HUB_FILE,
+    META_FILE,
+    MODEL_FILE,
+    NEW_MODEL_FILE,
+    OPERATIONS_FILE,
+    Description,
+    long_name,
+    read_meta,
+)
 from prol.runs.loading import load, open_saved_backbone, restored
 from prol.runs.saving import finish_saving, save_into, saved_sha256
 from prol.serve.settings import ServeOptions
@@ -114,6 +125,30 @@ class Records:
         return cls(**(current | {"answers": answers, "recent": recent}))
 
 
+class _StoredRecords(TypedDict):
+    images_learnt: Count
+    answered: Count
+    correct: Count
+    recent: list[list[Count]]
+    answers: list[list[Any]]
+    artifact: list[str]
+    operations: list[dict[str, Any]]
+    to_write_out: NotRequired[bool]
+
+
+class _StoredLearner(TypedDict):
+    classes: list[Any]
+    method: dict[str, Any]
+
+
+class _Stored(TypedDict):
+    """What every checkpoint of a service holds besides tensors."""
+
+    about: Description
+    learner: _StoredLearner
+    records: _StoredRecords
+
+
 @dataclass(frozen=True)
 class Recovered:
     """The content of the newest good checkpoint; `description` is what `describe` gave."""
@@ -169,7 +204,14 @@ class Store:
                 f"{self.place} has format {content.get('format')!r}, this version of prol reads {FORMAT}: "
                 "serve it with a matching prol"
             )
-        records = Records.from_json(content["records"])
+        problem = problem_of(content, _Stored) or long_name(content["about"])
+        try:
+            if problem is not None:
+                raise ValueError(problem)
+            require_distinct(read_labels(content["learner"]["classes"]))
+            records = Records.from_json(content["records"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the newest checkpoint in {self.place} is damaged: {error}; remove it") from error
         return Recovered(highest, content["about"], (tensors, content["learner"]), records)
 
     def commit(self, version: int, description: dict[str, Any], state: SavedState, records: Records) -> None:
