@@ -7,6 +7,7 @@ whole or not at all. `open_service` starts from the newest one, else from the sa
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -216,12 +217,22 @@ class Store:
 
     def commit(self, version: int, description: dict[str, Any], state: SavedState, records: Records) -> None:
         """Returns when everything is on disk; if it raises, the previous checkpoint remains the newest."""
+        newest = self.checkpoints.newest_number()
+        if newest is not None and newest >= version:  # a start would take it for the service's own, and lose this one
+            raise FileExistsError(errno.EEXIST, f"somebody else has put checkpoint {newest} into its folder")
         content = {"format": FORMAT, "about": description, "learner": state[1], "records": records.to_json()}
         try:
             self.checkpoints.write(version, state[0], content)
         except BaseException:
             self.checkpoints.drop_after(version - 1)
             raise
+
+    def replaced(self, records: Records) -> str | None:
+        """Says so if the saved learner in the folder is none that the service has written or read."""
+        present = saved_sha256(self.folder)
+        if present is None or present in records.artifact:
+            return None
+        return f"the saved learner in {self.folder} was replaced while it is being served: it stays as it is"
 
     def save(
         self, learner: Learner, announce: Callable[[str], None], operations: Sequence[dict[str, Any]] = ()
