@@ -15,7 +15,7 @@ def homes(tensors: Iterable[Tensor]) -> set[int]:
 
 
 class Largest(TorchDispatchMode):
-    """Notes how many numbers the largest tensor holds that was made, not changed in place."""
+    """Notes how many numbers the largest tensor holds that was made, not changed in place nor of shape alone."""
 
     def __init__(self, homes: set[int]) -> None:
         super().__init__()
@@ -23,6 +23,6 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
-        if isinstance(made, Tensor) and made.untyped_storage().data_ptr() not in self.homes:
+        if isinstance(made, Tensor) and not made.is_meta and made.untyped_storage().data_ptr() not in self.homes:
             self.numbers = max(self.numbers, made.numel())
         return made

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+import prol
+from prol.backbones import ViT
 from prol.classes import read_labels, require_distinct
 
 
@@ -86,3 +88,17 @@ def test_announced_classes_must_differ_but_1_and_its_text_do() -> None:
     require_distinct([1, "1", "b"])
     with pytest.raises(ValueError, match="'b' is announced twice"):
         require_distinct(["b", 1, "b"])
+
+
+def test_text_that_no_file_can_store_is_refused_before_anything_is_learnt(tiny: ViT) -> None:
+    learner = prol.create("ncm", tiny)
+    images = np.zeros((2, 8, 8, 3), dtype=np.uint8)
+    learner.learn(images, ["🐈", "Käthe"])
+    for act in (
+        lambda: learner.learn(images, ["dog", "\ud83d"]),
+        lambda: learner.rename_class("Käthe", "\udc00K"),
+        lambda: learner.boundary(["dog", "a\udfffb"]),
+    ):
+        with pytest.raises(ValueError, match=r"the label '.*\\ud.*' holds a lone surrogate"):
+            act()
+    assert learner.classes == ["🐈", "Käthe"]

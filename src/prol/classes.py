@@ -50,7 +50,13 @@ def _read_label(label: Any) -> Label:
         label = label.item()
     if isinstance(label, bool) or not isinstance(label, str | int):
         raise ValueError(f"a label must be text or a whole number, got {label!r} ({type(label).__name__})")
-    return label
+    plain: Label = label
+    if isinstance(plain, str) and not plain.isascii():
+        try:
+            plain.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the label {plain!r:.80} holds a lone surrogate, which no file can store") from None
+    return plain
 
 
 def require_distinct(labels: Sequence[Label]) -> None:

@@ -158,7 +158,7 @@ def test_a_trunk_of_fewer_bits_is_trained_in_those_of_the_residual_stream() -> N
     ("options", "says"),
     [
         ({"inter": 0.0}, "inter and intra"),
-        ({"chunk": 0}, "chunk must be at least 1, got 0"),
+        ({"chunk": 0}, "chunk must be from 1 to 10000, got 0"),
         ({"clip": 0.0}, "clip must be a finite number above 0"),
         ({"lr": -1.0}, "lr must be a finite number"),
     ],

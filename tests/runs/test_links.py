@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import prol
+from deadline import deadline
 from prol.backbones import ViT
 from prol.files import create_file, open_regular, read_text, take_lock, write_json
 from prol.runs import resume
@@ -31,15 +31,8 @@ SECRET = b"must stay as it is"
 @pytest.fixture(autouse=True)
 def no_waiting() -> Iterator[None]:
     """A pipe that is waited for fails the test instead of stopping all of them."""
-
-    def stop(*_: object) -> None:
-        raise AssertionError("it waited")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(30)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with deadline():
+        yield
 
 
 @pytest.fixture

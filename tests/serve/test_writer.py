@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -146,7 +147,7 @@ def test_late_labels_obey_the_limits_of_other_chunks(
 
 def test_a_removed_class_that_could_not_be_written_out_is_so_after_the_next_commit(writer: Writer) -> None:
     store = writer._store
-    store.save(writer._learner, lambda _: None)
+    writer.save()
     for job in (chunk("cat"), chunk("cow"), chunk("dog")):
         writer._process([job])
     writer.save()
@@ -225,3 +226,33 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
         assert publisher._thread.is_alive()
     publisher.stop()
     assert made == [1, 3]
+
+
+def test_a_learner_copied_over_the_folder_is_noticed_and_not_overwritten(
+    writer: Writer, tiny: ViT, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes(writer, chunk("cat"))
+    writer.save()
+    writer.notice_replacement()
+    assert caplog.text == ""
+    other = prol.create("ncm", tiny)
+    other.learn([np.zeros((8, 8, 3), dtype=np.uint8)], ["dog"])
+    other.save(tmp_path / "other")
+    shutil.copytree(tmp_path / "other", tmp_path / "model", dirs_exist_ok=True)
+    for _ in range(2):
+        writer.notice_replacement()
+    assert caplog.text.count("was replaced while it is being served") == 1
+    with pytest.raises(ValueError, match="was replaced while it is being served: it stays as it is"):
+        writer.save()
+    assert prol.load(tmp_path / "model", tiny).classes == ["dog"]
+    assert Store(tmp_path / "model", 2).recover(pytest.fail).state[1]["classes"] == ["cat"]
+
+
+def test_a_checkpoint_of_somebody_else_stops_learning_and_stays(writer: Writer, tmp_path: Path) -> None:
+    other = Store(tmp_path / "other", checkpoints=2)
+    other.commit(40, describe(writer._learner), writer._learner.state(), Records(images_learnt=7))
+    [foreign] = other.place.iterdir()
+    shutil.copy(foreign, tmp_path / "model" / "service")
+    assert outcomes(writer, chunk("cat")) == [(503, "not_written")]
+    assert (tmp_path / "model" / "service" / foreign.name).exists()
+    assert writer.committed.classes == ()

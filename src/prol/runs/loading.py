@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from prol.backbones import Backbone
     from prol.learner import Learner, SavedState
 
+MOST_DRAWN = 100_000_000
+"""Random weights of a network that a folder alone names: drawing them takes memory and time."""
+
 
 def load(
     folder: str | Path,
@@ -105,12 +108,18 @@ def open_saved_backbone(
 ) -> Backbone:
     """Opens the backbone of a saved learner, under its saved name or another one; it must have the same hash."""
     from prol.backbones import open_backbone, pick_device, with_image_size
-    from prol.backbones.opening import split_image_size
+    from prol.backbones.opening import drawn_parameters, split_image_size
 
+    given = name is not None
     if name is None:
         name = saved_backbone_name(saved["backbone"], place)
     elif split_image_size(name)[1] is None and (size := split_image_size(saved["backbone"]["name"])[1]) is not None:
         name = with_image_size(name, size)  # weights that have moved are used at the size they were used at
+    if not given and (drawn := drawn_parameters(name)) > MOST_DRAWN:
+        raise ValueError(
+            f"{place} names the network {name!r} with {drawn / 1e6:,.0f} million random weights: where that is meant, "
+            f"pass its name, backbone= or --backbone {name}"
+        )
     if precision is None:
         # What is learnt is float32 in both; only the frozen trunk is read differently.
         on_cpu = pick_device(device).type == "cpu"

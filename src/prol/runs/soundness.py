@@ -130,6 +130,6 @@ def _require_value(name: str, declared: Value, saved: Any, classes: int) -> None
     for one in inside:
         if isinstance(one, int | float) and not (math.isfinite(one) and abs(one) <= _LARGEST):
             raise ValueError(f"{name} is {saved!r:.40}")
-        is_count = declared.is_row or isinstance(own, int)
-        if is_count and not (isinstance(one, int) and -1 <= one <= (classes if declared.is_row else _LARGEST)):
+        least, most = (0, classes) if declared.is_row else (-1, _LARGEST)
+        if (declared.is_row or isinstance(own, int)) and not (isinstance(one, int) and least <= one <= most):
             raise ValueError(f"{name} is {saved!r:.40}")

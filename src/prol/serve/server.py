@@ -26,6 +26,8 @@ from prol.serve.uploads import MemoryBudget
 
 SHUTDOWN_SECONDS = 30
 """For requests in progress when the process receives a stop signal."""
+SWEEP_SECONDS = 5.0
+"""Between two looks at what has expired, and at the folder."""
 
 
 def serve(folder: Path, options: ServeOptions, limits: Limits, tokens: Tokens, host: str, port: int) -> None:
@@ -132,11 +134,12 @@ class _Server(uvicorn.Server):
         return Service(self.store, opened, self.limits, self.budget, self.activity)
 
     async def _sweep(self) -> None:
-        """Drops expired images from memory even if no request arrives."""
+        """Drops expired images from memory even if no request arrives, and looks after the folder."""
         while True:
-            await asyncio.sleep(min(5.0, self.limits.pending_seconds))
+            await asyncio.sleep(min(SWEEP_SECONDS, self.limits.pending_seconds))
             if self.service is not None:
                 self.service.pending.amounts()
+                await asyncio.to_thread(self.service.writer.notice_replacement)
 
 
 def _warn(text: str) -> None:

@@ -7,22 +7,34 @@ whole or not at all. `open_service` starts from the newest one, else from the sa
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from filelock import BaseFileLock
 
 from prol import registry
 from prol.backbones import open_backbone
-from prol.classes import Label
+from prol.classes import Label, read_labels, require_distinct
 from prol.creation import require_blocks
 from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
+from prol.runfiles import Count, problem_of
 from prol.runs.checkpoints import Checkpoints
-from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, NEW_MODEL_FILE, OPERATIONS_FILE, read_meta
+from prol.runs.format import (
+    CARD_FILE,
+    HUB_FILE,
+    META_FILE,
+    MODEL_FILE,
+    NEW_MODEL_FILE,
+    OPERATIONS_FILE,
+    Description,
+    long_name,
+    read_meta,
+)
 from prol.runs.loading import load, open_saved_backbone, restored
 from prol.runs.saving import finish_saving, save_into, saved_sha256
 from prol.serve.settings import ServeOptions
@@ -114,6 +126,30 @@ class Records:
         return cls(**(current | {"answers": answers, "recent": recent}))
 
 
+class _StoredRecords(TypedDict):
+    images_learnt: Count
+    answered: Count
+    correct: Count
+    recent: list[list[Count]]
+    answers: list[list[Any]]
+    artifact: list[str]
+    operations: list[dict[str, Any]]
+    to_write_out: NotRequired[bool]
+
+
+class _StoredLearner(TypedDict):
+    classes: list[Any]
+    method: dict[str, Any]
+
+
+class _Stored(TypedDict):
+    """What every checkpoint of a service holds besides tensors."""
+
+    about: Description
+    learner: _StoredLearner
+    records: _StoredRecords
+
+
 @dataclass(frozen=True)
 class Recovered:
     """The content of the newest good checkpoint; `description` is what `describe` gave."""
@@ -169,17 +205,34 @@ class Store:
                 f"{self.place} has format {content.get('format')!r}, this version of prol reads {FORMAT}: "
                 "serve it with a matching prol"
             )
-        records = Records.from_json(content["records"])
+        problem = problem_of(content, _Stored) or long_name(content["about"])
+        try:
+            if problem is not None:
+                raise ValueError(problem)
+            require_distinct(read_labels(content["learner"]["classes"]))
+            records = Records.from_json(content["records"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the newest checkpoint in {self.place} is damaged: {error}; remove it") from error
         return Recovered(highest, content["about"], (tensors, content["learner"]), records)
 
     def commit(self, version: int, description: dict[str, Any], state: SavedState, records: Records) -> None:
         """Returns when everything is on disk; if it raises, the previous checkpoint remains the newest."""
+        newest = self.checkpoints.newest_number()
+        if newest is not None and newest >= version:  # a start would take it for the service's own, and lose this one
+            raise FileExistsError(errno.EEXIST, f"somebody else has put checkpoint {newest} into its folder")
         content = {"format": FORMAT, "about": description, "learner": state[1], "records": records.to_json()}
         try:
             self.checkpoints.write(version, state[0], content)
         except BaseException:
             self.checkpoints.drop_after(version - 1)
             raise
+
+    def replaced(self, records: Records) -> str | None:
+        """Says so if the saved learner in the folder is none that the service has written or read."""
+        present = saved_sha256(self.folder)
+        if present is None or present in records.artifact:
+            return None
+        return f"the saved learner in {self.folder} was replaced while it is being served: it stays as it is"
 
     def save(
         self, learner: Learner, announce: Callable[[str], None], operations: Sequence[dict[str, Any]] = ()

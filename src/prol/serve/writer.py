@@ -50,8 +50,8 @@ class Writer:
         self._durable: SavedState = learner.state()
         self._last_chunk = LastChunk()
         _enable_undo(learner)
-        self._dirty = False
-        """Whether the learner may differ from the last committed state."""
+        self._dirty = self._replaced = False
+        """Whether the learner may differ from the last committed state; whether another was put into its folder."""
         self.committed = self._view(version, records)
         first = Snapshot(version, learner, self._durable)
         self.publisher = Publisher(first, self.device_lock, self._snapshot_failed)
@@ -148,7 +148,22 @@ class Writer:
 
         if self._dirty:
             self._roll_back([])
+        if (problem := self._store.replaced(self.committed.records)) is not None:
+            raise ValueError(problem)
         self._store.save(self._learner, announce, self.committed.records.operations)
+
+    def notice_replacement(self) -> None:
+        """Logs, once, that somebody has put another saved learner into the folder."""
+        if self._replaced:
+            return
+        try:
+            problem = self._store.replaced(self.committed.records)
+        except (OSError, ValueError):  # half of it is copied; what remains of it is seen next time
+            return
+        if problem is not None:
+            self._replaced = True
+            _log.error("%s; what the service learns is in %s", problem, self._store.place)
+            self._activity.add_event("refused", "The saved learner in the folder was replaced; the service goes on.")
 
     def _erase_removed(self) -> None:
         """After a class was removed, rewrites the saved learner and drops older checkpoints, so that no file holds it.

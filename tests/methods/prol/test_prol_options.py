@@ -163,7 +163,7 @@ def test_resolved_options_resolve_to_themselves() -> None:
     ("values", "says"),
     [
         ({"keys": False}, "scalers"),
-        ({"chunk": 0}, "chunk.*at least 1"),
+        ({"chunk": 0}, "chunk.*from 1 to 10000"),
         ({"length": 0}, "length.*at least 1"),
         ({"blocks": 0}, "blocks.*at least 1"),
         ({"t_max": 0}, "t_max.*at least 1"),

@@ -211,6 +211,8 @@ def test_each_switch_changes_the_answers_of_the_same_state(options: dict[str, An
     found, values = plain.state()
     sizes = {name: tensor for name, tensor in tensors(other).items() if name.startswith("source/generator")}
     found |= {name: tensor for name, tensor in sizes.items() if tensor.shape != found[name].shape}
+    tables = {name: (found[name], tensors(other)[name]) for name in ("source/scaler", "source/shifter")}
+    found |= {name: old.new_zeros(len(old), *own.shape[1:]) for name, (old, own) in tables.items() if not own.shape[-1]}
     other.load_state(found, values)
     images = pictures([0, 4, 1, 5])
     assert not torch.allclose(plain.predict(images), other.predict(images), atol=1e-5)

@@ -20,7 +20,7 @@ from prol.methods.replay.learner import (
     summed,
 )
 from prol.methods.replay.views import LARGE_CROP_GREY, apply_views, draw_views, with_halves_mirrored
-from prol.options import Count
+from prol.options import ChunkSize
 from prol.state import State
 
 BALANCE = 2.0
@@ -35,7 +35,7 @@ COUNT, OWN, OTHERS = 0, 1, 2
 class GSAOptions(ReplayOptions):
     """Options of GSA; `replay` is the size of the balanced batch."""
 
-    current: Count = 22
+    current: ChunkSize = 22
     """Images of the memory beside the chunk where the current task's classes compete among themselves."""
 
 

@@ -21,7 +21,7 @@ from prol.engine.losses import mean_over
 from prol.engine.step import FastStep
 from prol.learner import Learner, TaskClock, TaskOptions
 from prol.methods.replay.sample_memory import Insertion, SampleMemory
-from prol.options import Count, NotNegative
+from prol.options import ChunkSize, Count, NotNegative
 from prol.state import State
 from prol.tables import Table
 
@@ -39,7 +39,7 @@ class ReplayOptions(TaskOptions):
 
     memory: Count = 5000
     """Images that are stored."""
-    replay: Count = 64
+    replay: ChunkSize = 64
     """Images of the memory in each step."""
     lr: NotNegative = 5e-4
     """Learning rate of AdamW."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from prol.methods.replay.learner import (
     summed,
 )
 from prol.methods.replay.views import CROP_GREY, FULL, apply_views, draw_views
-from prol.options import NotNegative, Positive, Whole
+from prol.options import NotNegative, Positive, Range
 from prol.state import State
 
 EXPERTS = 4
@@ -34,7 +34,7 @@ RECALLED_AT_ONCE = 256
 class MOSEOptions(ReplayOptions):
     """Options of MOSE."""
 
-    current: Whole = 22
+    current: Annotated[int, Range(least=0, most=10_000, whole=True)] = 22
     """Images of the current task's classes that join the chunk, from the memory."""
     views: Literal["plain_crop", "two_crops", "plain_full", "two_full"] = "plain_crop"
     """The two views of each image: as it is, or cropped and sometimes grey, or with its colours changed too."""

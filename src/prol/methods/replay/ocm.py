@@ -62,7 +62,10 @@ class OldNetwork:
         return self._head if self.classes else {}
 
     def _load_head(self, saved: Mapping[str, Tensor]) -> None:
-        self._head = dict(saved)
+        rows, shapes = len(saved.get("bias", ())), {name: tuple(tensor.shape) for name, tensor in saved.items()}
+        if saved and shapes != {"weight": (rows, self._network.width), "bias": (rows,)}:
+            raise ValueError("old_head/weight and old_head/bias do not fit each other and the network")
+        self._head = {name: tensor.to(self._network.dtype) for name, tensor in saved.items()}
 
     @property
     def classes(self) -> int:

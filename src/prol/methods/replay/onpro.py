@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from prol.methods.replay.views import (
     mixed_images,
     mixed_rows,
 )
-from prol.options import Positive, Share, Whole
+from prol.options import Positive, Range, Share, Whole
 from prol.state import State
 
 LEAST_DISTANCE = 1e-3
@@ -39,7 +39,7 @@ class OnProOptions(ContrastOptions):
     """What similarities of class means are divided by."""
     close_pairs: Whole = 7
     """Of the memory's images in a step, how many are mixtures of classes whose means are close; 0 for no mixtures."""
-    close_beta: Positive = 0.4
+    close_beta: Annotated[float, Range(least=0.01, most=5)] = 0.4
     """Their weights are drawn from Beta with this number twice."""
     mix_chance: Share = 0.2
     """How often another image of the memory is mixed with one drawn anew."""
