@@ -55,7 +55,7 @@ def test_a_lock_that_cannot_be_taken_is_the_last_message(tmp_path: Path, small_v
     *_, last = messages_of(request_for(small_plan(small_vit), tmp_path, again=True))
     assert isinstance(last, RunEnded)
     assert last.problem is not None
-    assert last.problem.startswith(f"cannot write to {tmp_path / 'run'}")
+    assert last.problem.startswith(f"{tmp_path / 'run' / '.lock'} is no regular file")
 
 
 def test_a_method_that_ends_the_interpreter_ends_its_run_alone(

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import prol
+from prol.files import UnsafeFile
 from prol.options import Count, NotNegative, Positive, Whole, require_ranges
 from prol.runs import Plan, RunFolder
 from prol.runs.display import Lines
@@ -334,5 +335,7 @@ def _wait_for_lock(run: RunFolder, seconds: float = LOCK_SECONDS) -> None:
         try:
             with run.locked():
                 return
+        except UnsafeFile:
+            raise
         except ValueError:
             time.sleep(0.2)
