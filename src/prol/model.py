@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ class Model:
         self.stored = State(backbone.device)
         self.undo_record = UndoRecord(self.stored.registry)
         self._latest: dict[str, Any] = {}
+        self._solving = threading.RLock()  # one solution may need another
         self.build(self.stored)
         self.calibration = Calibration(self.stored.scope("calibration"))
         if getattr(options, "augment", "none") != "none":
@@ -83,11 +85,12 @@ class Model:
         """Waits for updates that are still running on the device, and raises their errors."""
 
     def latest(self, solve: Callable[[], T]) -> T:
-        """What `solve` returns for the state as it is, computed once until the state changes."""
-        if solve.__name__ not in self._latest:
-            self._latest[solve.__name__] = solve()
-        found: T = self._latest[solve.__name__]
-        return found
+        """What `solve` returns for the state as it is, computed once until the state changes, by one thread."""
+        with self._solving:
+            if solve.__name__ not in self._latest:
+                self._latest[solve.__name__] = solve()
+            found: T = self._latest[solve.__name__]
+            return found
 
     # Saving
 

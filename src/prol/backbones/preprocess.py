@@ -13,6 +13,7 @@ from torch import Tensor
 from prol.backbones.acceleration import PLAIN, Acceleration, upload
 from prol.backbones.base import Backbone, Pixels, Preprocessing, Staged
 from prol.backbones.images import read_images
+from prol.backbones.processor import require_threads
 from prol.backbones.resampling import (
     WeightCache,
     filter_weights,
@@ -32,6 +33,7 @@ class ReadsImages:
     """What networks of all kinds share: images are read and become the network's input here."""
 
     def read(self, images: Any) -> Pixels:
+        require_threads()
         return read_images(images)
 
     def inputs(self: Backbone, pixels: Pixels, how: Preprocessing, random: torch.Generator | None = None) -> Tensor:

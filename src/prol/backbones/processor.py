@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -23,6 +24,34 @@ F.conv2d(torch.randn(2, 3, 64, 64).bfloat16(), torch.randn(192, 3, 8, 8).bfloat1
 exact = F.linear(x.float(), layer.weight.float(), layer.bias.float())
 raise SystemExit(0 if (out.float() - exact).abs().max() < 0.1 else 3)
 """
+
+
+class _Threads:
+    """Whether torch's threads exist in this process, or were lost when it was forked."""
+
+    started = lost = False
+
+
+def _after_fork() -> None:
+    _Threads.lost = _Threads.lost or (_Threads.started and torch.get_num_threads() > 1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def require_threads() -> None:
+    """Refuses to compute in a process that was forked after prol had computed in its parent.
+
+    A fork copies one thread. The child's first parallel operation would wait for the others for ever.
+    """
+    if _Threads.lost and torch.get_num_threads() > 1:
+        raise RuntimeError(
+            "this process was forked after torch had run in its parent, so torch's threads are missing here and it "
+            "would wait for them for ever: start it with multiprocessing's 'spawn' or 'forkserver', fork before the "
+            "first image, or call torch.set_num_threads(1) in it"
+        )
+    _Threads.started = True
 
 
 def hardware_name(device: torch.device) -> str:

@@ -19,6 +19,9 @@ class LimitFlags:
 
     body_bytes: int = a.flag("Of a request.", _LIMITS, default=64 * 2**20)
     body_seconds: float = a.flag("To send it in.", _LIMITS, default=60.0)
+    header_seconds: float = a.flag("To send its headers in.", _LIMITS, default=10.0)
+    connections: int = a.flag("Open connections in all.", _LIMITS, default=512)
+    connections_per_address: int = a.flag("The same from one address; a proxy has one.", _LIMITS, default=128)
     images: int = a.flag("In a request.", _LIMITS, default=256)
     pixels: int = a.flag("Of an image.", _LIMITS, default=25_000_000)
     request_pixels: int = a.flag("Of a request.", _LIMITS, default=100_000_000)

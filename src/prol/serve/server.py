@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from PIL import Image
 
 from prol.serve.app import create_app
+from prol.serve.connections import BoundedLog, guarded_protocol
 from prol.serve.monitoring import Activity
 from prol.serve.security import Tokens, is_loopback
 from prol.serve.service import Lifecycle, Service
@@ -77,16 +78,19 @@ class _Server(uvicorn.Server):
         self.failure: Exception | None = None
         app = create_app(self.lifecycle, limits, tokens, self.activity, self.budget)
         app.router.lifespan_context = self._lifespan
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            )
+        config = uvicorn.Config(
+            app,
+            http=guarded_protocol(limits, self.activity),
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
+        for name in ("uvicorn.error", "asyncio", "prol"):  # after Config, which sets up the first one
+            logging.getLogger(name).addFilter(BoundedLog())
+        super().__init__(config)
 
     def run_all(self) -> None:
         """Serves, then finishes the service: the waiting jobs are committed and the saved learner is written."""

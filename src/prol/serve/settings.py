@@ -16,6 +16,9 @@ class Limits:
     Args:
         body_bytes: bytes of one request.
         body_seconds: seconds in which a request must have arrived.
+        header_seconds: seconds in which its headers must have arrived, from the first byte or the connection on.
+        connections: open connections in all; fewer if the system allows fewer open files.
+        connections_per_address: open connections from one address. A proxy has one address.
         images: images in one request.
         pixels: pixels of one image, read from its header before it is decoded.
         request_pixels: pixels of all images of one request.
@@ -30,6 +33,9 @@ class Limits:
 
     body_bytes: int = 64 * MIB
     body_seconds: float = 60.0
+    header_seconds: float = 10.0
+    connections: int = 512
+    connections_per_address: int = 128
     images: int = 256
     pixels: int = 25_000_000
     request_pixels: int = 100_000_000
