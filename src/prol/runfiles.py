@@ -319,8 +319,7 @@ def _ran_beside(place: Path) -> bool:
     """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
     for name in ("comparison.json", "sweep.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            known = json.loads(read_text(place.parent / name))["side_by_side"]
-            if known.get(place.name, False):
+            if json.loads(read_text(place.parent / name))["side_by_side"].get(place.name, False):
                 return True
     return False
 

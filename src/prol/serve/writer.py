@@ -163,7 +163,7 @@ class Writer:
         if problem is not None:
             self._replaced = True
             _log.error("%s; what the service learns is in %s", problem, self._store.place)
-            self._activity.add_event("refused", "The saved learner in the folder was replaced; the service goes on.")
+            self._activity.add_event("refused", "The saved learner in the folder was replaced; the service continues.")
 
     def _erase_removed(self) -> None:
         """After a class was removed, rewrites the saved learner and drops older checkpoints, so that no file holds it.
