@@ -125,7 +125,7 @@ class Learner(Predictor):
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
-        observed = self._foresee(pixels, names) if self.calibration.due else None
+        observed = self.foresee(pixels, names) if self.calibration.due else None
         random = self.random.get_state()
         record = None
         if new or self.several_steps or self.undo_record.enabled:
@@ -139,7 +139,7 @@ class Learner(Predictor):
             self.learn_pixels(pixels, torch.tensor([self.row_of[name] for name in names]))
             if record is not None:
                 self.flush()  # an update that failed must be taken back now, its new classes too
-            self.calibration.learnt(len(names), observed)
+            self.calibration.learnt(len(names), observed, self.glance() if observed is None else None)
         except Exception:
             self._return_to(record, random)
             raise
@@ -147,7 +147,7 @@ class Learner(Predictor):
             self.stored.close()
             self._latest.clear()
 
-    def _foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
+    def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
         """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""
         rows = torch.tensor([self.row_of.get(name, -1) for name in names])
         if len(self.classes) < 2 or not bool((rows >= 0).any()):
@@ -155,9 +155,14 @@ class Learner(Predictor):
         self.flush()  # an error of an earlier update is no error of this prediction
         try:
             scores, familiarity = self.predict_with_familiarity(pixels)
-            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity)
+            usual = self.calibration.usual_spread()
+            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity, usual)
         except (ValueError, RuntimeError):
             return None
+
+    def glance(self) -> Observation | None:
+        """What an earlier classifier showed on the chunk just learnt before it was, where that costs hardly anything."""
+        return None
 
     @property
     def augmentation(self) -> torch.Generator | None:
