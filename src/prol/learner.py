@@ -161,7 +161,7 @@ class Learner(Predictor):
             return None
 
     def glance(self) -> Observation | None:
-        """What an earlier classifier showed on the chunk just learnt before it was, where that costs hardly anything."""
+        """What an earlier classifier showed on the chunk just learnt, before it was; None where that is not free."""
         return None
 
     @property
