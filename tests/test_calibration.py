@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import prol
 from methods.small_streams import pictures
 from prol.backbones import ViT
-from prol.calibration import FACTORS, GROWTH, Calibration, observe, probabilities, relative_spread
+from prol.calibration import FACTORS, GROWTH, Calibration, brier_score, observe, probabilities, relative_spread
 from prol.state import State
 
 KINDS = [number % 3 for number in range(12)]
@@ -31,7 +31,7 @@ def noisy_scores(count: int, classes: int, sharpness: float, seed: int = 0) -> t
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 7.0])
 @pytest.mark.parametrize("prior", [1.0, None])
-def test_the_temperature_is_that_of_least_log_loss(sharpness: float, prior: float | None) -> None:
+def test_the_temperature_is_that_of_least_brier_score(sharpness: float, prior: float | None) -> None:
     calibration = Calibration(State())
     scores, rows = noisy_scores(4000, 5, sharpness)
     units = None if prior is None else torch.full((5,), prior)
@@ -39,9 +39,7 @@ def test_the_temperature_is_that_of_least_log_loss(sharpness: float, prior: floa
     relative = relative_spread(scores, scores.std(1, correction=0).mean().item()).unsqueeze(1)
     found = float((calibration.temperature(prior, scores) / relative)[0])
     assert found == pytest.approx(sharpness, rel=0.1)
-    direct = min((float(F.cross_entropy(scores / relative / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[
-        1
-    ]
+    direct = min((float(brier_score(scores / relative / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[1]
     assert found == pytest.approx(direct, rel=0.05)
 
 
@@ -74,7 +72,8 @@ def test_each_image_is_measured_by_the_temperature_of_its_class_and_the_spread_o
     units = torch.tensor([1.0, 5.0, 1.0, 2.0], dtype=torch.float64)[rows]
     units *= (scores.std(1, correction=0) / 1.7) ** (4 / 34)
     for factor, loss in zip(FACTORS, found.losses, strict=True):
-        assert loss == pytest.approx(float(F.cross_entropy(scores / (factor * units[:, None]), rows, reduction="sum")))
+        wrong = (scores / (factor * units[:, None])).softmax(1) - F.one_hot(rows, 4)
+        assert loss == pytest.approx(2 * float(wrong.square().sum()))
 
 
 def test_an_image_whose_scores_spread_more_is_less_certain_of_the_same_gap() -> None:

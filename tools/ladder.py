@@ -300,7 +300,7 @@ def run(wanted: argparse.Namespace) -> None:
     part, parts = map(int, wanted.shard.split("/"))
     counts = {name: len(classes) for name, classes in pool.train.items()}
     todo = [(c, seed) for c in cells(pool.most(), counts) for seed in range(min(c.seeds, wanted.seeds))]
-    todo = [(c, s) for c, s in todo if not wanted.groups or c.group in wanted.groups]
+    todo = [(c, s) for c, s in todo if c.order in wanted.orders and (not wanted.groups or c.group in wanted.groups)]
     todo = sorted(todo, key=lambda one: (one[1], zlib.crc32(repr(one).encode())))[part::parts]
     done = finished(wanted.out)
     wanted.out.mkdir(parents=True, exist_ok=True)
@@ -332,6 +332,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/ladder"))
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD:OPTION")
     parser.add_argument("--groups", nargs="*", default=(), help="sets to prepare or to run; by default all")
+    parser.add_argument("--orders", nargs="+", default=("shuffled", "class order"))
     parser.add_argument("--seeds", type=int, default=20, help="at most so many seeds")
     parser.add_argument("--shard", default="0/1", help="this process, and of how many")
     parser.add_argument("--development", action="store_true", help="learn and test on training images")

@@ -1,10 +1,10 @@
 """Calibrated probabilities: a temperature from predictions made before learning, of which only sums are stored.
 
-A chunk that is about to be learnt is a fair test. From time to time the learner predicts it first, and adds up the log
-loss at each of a grid of temperatures. Images of classes that are not known yet take no part. The temperature is that
-with the least loss, drawn towards a prior one while there are few such predictions. Sums of earlier predictions count
-by the share of today's images that had been learnt then, because the learner has changed since. An image whose scores
-spread more among classes than usual has a higher temperature.
+A chunk that is about to be learnt is a fair test. From time to time the learner predicts it first, and adds up the
+Brier score at each of a grid of temperatures. Images of classes that are not known yet take no part. The temperature
+is that with the least score, drawn towards a prior one while there are few such predictions. Sums of earlier
+predictions count by the share of today's images that had been learnt then, because the learner has changed since. An
+image whose scores spread more among classes than usual has a higher temperature.
 
 The same images say how familiar images of known classes are. That changes while the learner learns: each observation is
 compared with what was expected after those before it, and expectations are corrected by how far they have been off.
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from prol.state import State
@@ -32,6 +31,8 @@ PRIOR_DEVIATION = 0.25
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
+BRIER_WEIGHT = 2.0
+"""Weight of a Brier score beside the prior of the temperature, for which a log loss would count 1."""
 SPREAD_CLASSES = 30
 """Classes at which an image's temperature follows the root of the spread of its scores, with far more the spread."""
 SETTLED = 2
@@ -48,8 +49,8 @@ FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residu
 class Observation:
     """Sums over `count` images of known classes, predicted before they were learnt.
 
-    The log `losses` at each factor, the `spread` of their scores, and their `familiarity`: its values and squares.
-    There were so many `classes`.
+    The `losses` at each factor, which are Brier scores, the `spread` of the images' scores, and their `familiarity`:
+    its values and squares. There were so many `classes`.
     """
 
     losses: tuple[float, ...]
@@ -144,13 +145,16 @@ class Calibration:
 
     def temperature(self, prior: float | None, scores: Tensor) -> Tensor:
         """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
-        unit = scores.new_full((scores.shape[0], 1), prior or 0.0, dtype=torch.float64)  # len() is fixed in a graph
-        usual = self.usual_spread()
-        if prior is None:
-            unit = unit + usual if usual else _spread(scores).unsqueeze(1)
-        if usual:
-            unit = unit * relative_spread(scores, usual).unsqueeze(1)
-        return unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)
+        usual, found = self.usual_spread(), self.usual_temperature(prior)
+        if found is None:
+            return _spread(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
+        unit = scores.new_full((scores.shape[0], 1), found, dtype=torch.float64)  # len() is fixed in a graph
+        return unit if usual is None else unit * relative_spread(scores, usual).unsqueeze(1)
+
+    def usual_temperature(self, prior: float | None) -> float | None:
+        """That of an image of the usual spread; None where each image's own spread is the unit."""
+        unit = self.usual_spread() if prior is None else prior
+        return None if unit is None else unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)
 
     def usual_spread(self) -> float | None:
         """The mean spread of scores among the classes, of images observed; None before any was."""
@@ -196,12 +200,22 @@ def observe(
     spread = _spread(some)
     unit = spread.mean().expand(len(some)) if prior is None else prior.to(some)[rows[fair]]
     scaled = some / (unit * relative_spread(some, usual_spread or float(spread.mean()))).unsqueeze(1)
-    losses = torch.stack([F.cross_entropy(scaled / factor, right, reduction="sum") for factor in FACTORS]).tolist()
+    losses = torch.stack([BRIER_WEIGHT * brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
     sums = None
     if familiarity is not None:
         usual = familiarity[fair].double()
         sums = float(usual.sum()), float(usual.square().sum())
     return Observation(tuple(losses), len(some), float(spread.sum()), sums, int(seen.sum()))
+
+
+def brier_score(logits: Tensor, rows: Tensor) -> Tensor:
+    """Σ_c (p_c - [c = y])² summed over images of the class rows y `[N]`, p being the softmax of logits `[N, C]`.
+
+    It is a proper score like the log loss, but hardly counts how small the probability of a label is that was missed:
+    mean confidence is closer to accuracy.
+    """
+    likely = logits.softmax(1)
+    return (likely.square().sum(1) - 2 * likely.gather(1, rows.unsqueeze(1)).squeeze(1) + 1).sum()
 
 
 def relative_spread(scores: Tensor, usual: float) -> Tensor:

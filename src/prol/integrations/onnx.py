@@ -17,7 +17,7 @@ import torch
 
 import prol
 from prol.backbones.terms import weights_terms
-from prol.calibration import ENOUGH
+from prol.calibration import ENOUGH, SPREAD_CLASSES
 from prol.files import write_file
 from prol.integrations.onnx_graph import INPUT, Predictions
 from prol.integrations.onnx_parity import Parity, first_line, generated_images, require_parity
@@ -96,9 +96,11 @@ def metadata(learner: Learner) -> dict[str, str]:
 
 def _temperature(learner: Learner) -> str:
     calibration, prior = learner.calibration, learner.prior_temperature()
-    if prior is None and not calibration.count:
+    found, usual = calibration.usual_temperature(prior), calibration.usual_spread()
+    if found is None:
         return "the standard deviation of each image's scores"
-    return repr(float(calibration.temperature(prior, torch.zeros(1, 1))))
+    relative = f" * (standard deviation of the C scores / {usual!r}) ** (C / (C + {SPREAD_CLASSES}))"
+    return repr(found) + relative * (usual is not None)
 
 
 def _require_exportable(learner: Learner) -> None:
