@@ -17,8 +17,7 @@ from prol.runs import RunFolder, resume
 from prol.runs import setup as set_up_module
 from prol.runs.comparison import compare, read_comparison
 from prol.runs.display import Silent
-from prol.runs.engine import read_finished
-from prol.runs.executors import finish
+from prol.runs.executors import finish, read_finished
 from prol.runs.run import config_sha256
 from runs.small_runs import contents, small_plan
 

@@ -59,9 +59,8 @@ def speed(
     flags: RecordFlags,
 ) -> None:
     """Images per second of learning and prediction, for any methods."""
-    from prol.bench.machine import matrix_peak
     from prol.bench.throughput import speed as measure
-    from prol.bench.timing import Pace
+    from prol.bench.timing import Pace, matrix_peak
     from prol.bench.workload import Workload
 
     chunks, batches = a.whole_numbers("--chunk", chunk, least=1), a.whole_numbers("--batch", batch, least=1)
@@ -176,8 +175,8 @@ def peak(
     flags: RecordFlags,
 ) -> None:
     """The peak performance of the machine: matrix products, and copying memory."""
-    from prol.bench.machine import peak as measure
     from prol.bench.timing import Pace
+    from prol.bench.timing import peak as measure
 
     record = Record("peak", [], {}, flags)
     record.finish(measure(record.device, Pace(repeats=repeats)))

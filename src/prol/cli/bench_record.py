@@ -68,7 +68,7 @@ class Record:
         plot: Path | None = None,
     ) -> None:
         from prol.backbones import pick_device
-        from prol.bench.machine import document
+        from prol.bench.timing import document
         from prol.report.plot import check_figure_file, require_matplotlib
 
         if flags.out is not None and not flags.out.absolute().parent.is_dir():
@@ -165,7 +165,7 @@ def open_images(word: str, data: str | None, options: list[str]) -> Dataset:
 
 def read_content(file: Path) -> dict[str, Any]:
     """Reads a file that `--out` wrote, and checks that it contains all that its tables need."""
-    from prol.bench.machine import FORMAT
+    from prol.bench.timing import FORMAT
     from prol.report.bench import bench_tables, require_table
 
     if not file.is_file():

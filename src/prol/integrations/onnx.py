@@ -19,8 +19,7 @@ import prol
 from prol.backbones.terms import weights_terms
 from prol.calibration import ENOUGH
 from prol.files import write_file
-from prol.integrations.onnx_graph import INPUT, Predictions
-from prol.integrations.onnx_parity import Parity, first_line, generated_images, require_parity
+from prol.integrations.onnx_graph import INPUT, Parity, Predictions, first_line, generated_images, require_parity
 
 if TYPE_CHECKING:
     from prol.learner import Learner

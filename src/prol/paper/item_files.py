@@ -18,7 +18,7 @@ from prol.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
 from prol.report.sheet import Sheet, SheetTable, sheet_csv, sheet_markdown
 from prol.report.sheet_plot import plot_sheet
 from prol.runfiles import RunFiles
-from prol.runs.engine import read_finished
+from prol.runs.executors import read_finished
 from prol.runs.folder import DamagedRun, RunFolder
 
 RUNS, OUTCOMES = "runs", "runs.json"

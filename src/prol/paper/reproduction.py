@@ -21,8 +21,7 @@ from prol.paper.item_files import (
 from prol.paper.items import Item, Want
 from prol.paper.scale import Scale
 from prol.runs.display import Silent
-from prol.runs.engine import Say, Summary, run_all
-from prol.runs.executors import Executor, Serial
+from prol.runs.executors import Executor, Say, Serial, Summary, run_all
 from prol.runs.folder import RunFolder
 from prol.runs.plan import Plan
 

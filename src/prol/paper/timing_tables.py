@@ -9,9 +9,8 @@ from statistics import fmean
 
 from prol.data.builtin import TRAIN_SIZES
 from prol.paper.grid import Outcome
-from prol.paper.printed import PrintedTable, read_printed
 from prol.paper.scale import CHUNK
-from prol.paper.tables import pair, per_task_table, row_of
+from prol.paper.tables import PrintedTable, pair, per_task_table, read_printed, row_of
 from prol.report.comparison import Spread
 from prol.report.sheet import Fit, Pair, SheetTable
 from prol.runfiles import Content, RunFiles

@@ -21,8 +21,8 @@ from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
 from prol.files import UnsafeFile, create_file, open_regular, publish, require_real_folder
 from prol.learner import Learner
 from prol.runs.format import file_sha256, read_note, read_tensors, write_tensors
+from prol.runs.loading import load_checked
 from prol.runs.setup import NOT_SETTINGS, require_same
-from prol.runs.soundness import load_checked
 from prol.runs.timing import Timing
 
 MOST_WAITING = 2

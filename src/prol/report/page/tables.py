@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from prol.report.comparison import Spread
 from prol.report.comparison_table import speed
-from prol.report.page.naming import shown
-from prol.report.page.sections import Section
+from prol.report.page.sections import Section, shown
 from prol.report.stream_plot import task_sizes
 from prol.report.table import NOT_KNOWN, Cell, Table, number, printable, size, spread, text, yes
 from prol.runfiles import STORED, RunFiles
