@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from prol.paper.grid import Outcome
-from prol.report.comparison import Spread
 from prol.report.sheet import Pair, SheetRow, SheetTable
+from prol.report.table import Spread
 from prol.runfiles import RunFiles
 
 DATASETS = ("cifar100", "imagenet_r", "imagenet_a", "cub200")

@@ -11,8 +11,8 @@ from prol.data.builtin import TRAIN_SIZES
 from prol.paper.grid import Outcome
 from prol.paper.scale import CHUNK
 from prol.paper.tables import PrintedTable, pair, per_task_table, read_printed, row_of
-from prol.report.comparison import Spread
 from prol.report.sheet import Fit, Pair, SheetTable
+from prol.report.table import Spread
 from prol.runfiles import Content, RunFiles
 from prol.runs.inspection import count_parameters
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.files import create_file
-from prol.report.comparison import Spread
+from prol.report.table import Spread
 
 # Blue, orange and a colour map that people with any kind of colour vision can tell apart.
 BLUE, ORANGE, COLOUR_MAP = "#0072B2", "#E69F00", "cividis"

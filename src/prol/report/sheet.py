@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from prol.report.comparison import Spread
-from prol.report.table import NOT_KNOWN, Table, csv_text
+from prol.report.table import NOT_KNOWN, Spread, Table, csv_text
 
 _MOST_SIDE_BY_SIDE = 4
 """Columns up to which ours, the paper's and the difference are beside each other; else one below the other."""

@@ -8,9 +8,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from prol.report.comparison import Spread
 from prol.report.plot import BLUE, ORANGE, Plot, draw_band, line_style, whole_numbers
 from prol.report.sheet import Pair, Sheet, SheetRow, SheetTable
+from prol.report.table import Spread
 
 Draw = Callable[[SheetTable, Any], None]
 

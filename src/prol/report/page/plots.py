@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.report.comparison import Spread
 from prol.report.page.sections import Section
 from prol.report.page.tables import History, history_of
 from prol.report.plot import (
@@ -28,6 +27,7 @@ from prol.report.plot import (
     short,
     whole_numbers,
 )
+from prol.report.table import Spread
 from prol.runfiles import RunFiles
 
 _LEGEND_WIDTH = 24
