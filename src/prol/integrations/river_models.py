@@ -34,20 +34,13 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
     one step and none is stored. Many methods learn better from several images per step: with a larger `chunk`, images
     and labels wait in memory until a chunk is complete. They are part of copies and pickles.
 
-    Parameters
-    ----------
-    method
-        A name that `prol methods` lists.
-    backbone
-        A name for `prol.backbones.open_backbone`.
-    options
-        Options of the method, by name.
-    chunk
-        Images per step of `learn_one`.
-    seed
-        Seed of initial values and augmentation.
-    device, precision
-        As for `prol.create`.
+    Args:
+        method: a name that `prol methods` lists.
+        backbone: a name for `prol.backbones.open_backbone`.
+        options: options of the method, by name.
+        chunk: images per step of `learn_one`.
+        seed: seed of initial values and augmentation.
+        device, precision: as for `prol.create`.
 
     >>> images = np.random.default_rng(0).integers(0, 255, (3, 32, 32, 3), dtype=np.uint8)
     >>> model = PROLClassifier("ncm", device="cpu")
@@ -149,21 +142,17 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
     models; so is a null or NaN in a data frame. It stores second moments and class sums, never a sample: memory grows
     with the square of the number of features. The classifier is solved when predictions are requested, in cubic time.
 
-    Parameters
-    ----------
-    shrinkage
-        How far the within-class covariance is shrunk towards a multiple of the identity, for standardised features: a
-        number from 0 to 1, or "oas" to estimate it (Chen et al. 2010).
-    priors
-        Whether class frequencies are used as prior probabilities.
+    Args:
+        shrinkage: how far the within-class covariance is shrunk towards a multiple of the identity, for standardised
+            features: a number from 0 to 1, or "oas" to estimate it (Chen et al. 2010).
+        priors: whether class frequencies are used as prior probabilities.
 
     >>> from river import datasets, evaluate, metrics
     >>> evaluate.progressive_val_score(datasets.Phishing(), StreamingLDA(), metrics.Accuracy())
     Accuracy: 89.19%
 
-    References
-    ----------
-    T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
+    References:
+        T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
     """
 
     def __init__(self, shrinkage: Shrinkage = "oas", priors: bool = True) -> None:

@@ -243,7 +243,7 @@ def run_all(
         ended: receives each run that ends, with the error that stopped it; returns the error to report.
         is_finished: whether a run need not be executed; as its folder says by default.
     """
-    finished = is_finished or _is_finished
+    finished = is_finished or (lambda path: RunFolder(path).status() == "finished")
     pending = [
         (executor, {path: plan for path, plan in runs.items() if not finished(path)}) for executor, runs in batches
     ]
@@ -314,10 +314,6 @@ def _marked(runs: Mapping[Path, Plan], executor: Executor) -> Mapping[Path, Plan
     """The plans, with a record of whether they run side by side."""
     alone = len(runs) < 2 or isinstance(executor, Serial) or getattr(executor, "jobs", None) == 1
     return runs if alone else {path: replace(plan, side_by_side=True) for path, plan in runs.items()}
-
-
-def _is_finished(path: Path) -> bool:
-    return RunFolder(path).status() == "finished"
 
 
 def _duration(seconds: float) -> str:
