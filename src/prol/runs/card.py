@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -72,7 +72,8 @@ def _parts(run: Mapping[str, Any] | None) -> list[str]:
 
 def _named_classes(classes: list[Any], counts: list[int] | None) -> list[str]:
     """The first classes, with how many images of each were learnt where they were counted."""
-    both = list(zip(classes, counts or [None] * len(classes), strict=True))[:_MOST_NAMED]
+    known: Sequence[int | None] = counts or [None] * len(classes)
+    both = list(zip(classes, known, strict=True))[:_MOST_NAMED]
     named = [_plain(str(name)) + ("" if count is None else f" ({count:,})") for name, count in both]
     more = len(classes) - len(both)
     return [*named, f"and {more:,} more, which `meta.json` names"] if more else named
