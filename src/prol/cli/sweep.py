@@ -110,7 +110,6 @@ def sort_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _places(data: Sequence[str], request: Request) -> dict[str, str]:
-    """The path of each data set."""
     places: dict[str, str] = {}
     for text in data:
         name, equals, place = text.partition("=")

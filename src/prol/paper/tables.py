@@ -243,7 +243,6 @@ def _by_dataset(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def _compared_with(dataset: str) -> str:
-    """The paper's data set with which ours is compared."""
     return dataset if dataset in DATASETS else "cifar100"
 
 

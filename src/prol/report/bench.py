@@ -131,7 +131,6 @@ _TABLES: Mapping[str, Sequence[Column]] = {
 
 
 def _notes(content: Content) -> list[str]:
-    """What must be known to read the table."""
     rows = [row for row in content["rows"] if "error" not in row]
     if content["bench"] == "growth" and rows:
         return [f"Ratios are against 100 classes, or the first row. Memory: {rows[0]['memory']}."]

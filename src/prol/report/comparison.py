@@ -186,7 +186,6 @@ def _network(config: Content) -> str:
 
 
 def _own_networks(runs: Sequence[RunFiles]) -> str:
-    """Which methods have their own network."""
     networks: dict[str, list[str]] = {}
     for run in runs:
         networks.setdefault(_network(run.config), []).append(run.name)

@@ -89,7 +89,6 @@ def _bars(table: SheetTable, figure: Any) -> None:
 
 
 def _fit(table: SheetTable, figure: Any) -> None:
-    """Points and the straight line through them."""
     axes = figure.subplots()
     for number, row in enumerate(table.rows):
         style, fit = line_style(number), row.fit

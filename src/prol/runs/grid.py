@@ -168,7 +168,6 @@ def _require_not_fixed(request: Request, words: Sequence[tuple[str, Mapping[str,
 
 
 def _conditions(request: Request, dataset: str) -> Iterator[dict[str, Any]]:
-    """The conditions of the runs on a data set."""
     settings = {axis: values for axis, values in request.grid.items() if axis in CONDITIONS}
     own = _under(request.grid, _DATA, data_options(dataset))
     for chosen in _combinations(settings, lambda given: coerce_options(Plan, given)):
@@ -223,7 +222,6 @@ def _binding(function: Callable[..., Any], reserved: Sequence[str]) -> Callable[
 
 
 def _under(grid: Mapping[str, Sequence[Any]], prefix: str, valid: Iterable[str]) -> dict[str, Sequence[Any]]:
-    """The axes of one owner, by the names of its options."""
     own = {axis.removeprefix(prefix): values for axis, values in grid.items() if axis.startswith(prefix)}
     return {name: values for name, values in own.items() if name in set(valid)}
 
@@ -237,17 +235,14 @@ def _without(prefix: str, condition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def method_options(name: str) -> list[str]:
-    """The names of a method's options."""
     return [option.name for option in dataclasses.fields(registry.method(name).Options)]
 
 
 def protocol_options(name: str) -> list[str]:
-    """The names of a protocol's options."""
     return list(own_arguments(registry.protocol(name), SHARED_ARGUMENTS))
 
 
 def data_options(name: str) -> list[str]:
-    """The names of a data set's options."""
     return list(own_arguments(registry.dataset(name), ("data",)))
 
 

@@ -154,7 +154,6 @@ def _flag(name: str, value: Any) -> str:
 
 
 def _current(planned: SweepRun, run: RunFolder) -> SweepRun:
-    """A planned run with its state and results."""
     status = run.status()
     if status != "finished":
         return replace(planned, state="unfinished" if status == "unfinished" else "not begun")

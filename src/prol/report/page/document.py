@@ -175,15 +175,14 @@ def write_page(sections: Sequence[Section], left_out: Sequence[LeftOut], file: P
 def page_of(sections: Sequence[Section], left_out: Sequence[LeftOut]) -> str:
     """The whole page as text; everything that comes from files is escaped."""
     style, script = source("page.css"), source("sort.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     anytime = any(row.a_auc for section in sections for row in section.rows)
     runs = sum(len(runs) for section in sections for runs in section.runs_of.values())
     page = render(
         "page.html",
         title=f"Report on {', '.join(dict.fromkeys(section.title.partition(':')[0] for section in sections))}",
         # What prol did not write cannot run or be loaded, even if a name got through the escaping.
-        policy=Markup(
-            f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_sha256(script)}'"
-        ),
+        policy=Markup(f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"),
         count=f"{counted(runs, 'run')} on {counted(len(sections), 'stream')}",
         contents=[(f"s{number}", section.title) for number, section in enumerate(sections, start=1)],
         left_out=[(printable(one.run), printable(one.reason)) for one in left_out],
@@ -214,10 +213,6 @@ def counted(number: int, thing: str) -> str:
     ('1 run', '2 runs')
     """
     return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def export(sections: Sequence[Section], folder: Path) -> list[Path]:

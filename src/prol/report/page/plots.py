@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prol.report.page.sections import Section
 from prol.report.page.tables import History, history_of
@@ -143,16 +142,12 @@ def matrix_plots(section: Section) -> list[Plot]:
                 title=row.name,
                 alt=f"Accuracy matrix of {row.name}, in %: test images of each task after each task. At the end, "
                 f"from the first task to the last: {', '.join(f'{value:.0f}' for value in mean[:, -1])}.",
-                draw=partial(_draw_matrix, values=mean),
+                draw=lambda figure, values=mean: draw_matrix(figure, figure.subplots(), values),
                 height=3.3,
                 width=3.6,
             )
         )
     return plots
-
-
-def _draw_matrix(figure: Any, values: NDArray[np.float64]) -> None:
-    draw_matrix(figure, figure.subplots(), values)
 
 
 def speed_plot(section: Section) -> Plot | None:

@@ -205,7 +205,9 @@ def _grouped(runs: Sequence[RunFiles], key: Callable[[RunFiles], str]) -> list[l
 
 def _by_stream(runs: Sequence[RunFiles]) -> list[list[RunFiles]]:
     """Runs of one stream and backbone; those trained from scratch join the first of their stream."""
-    groups = _grouped([run for run in runs if not from_scratch(run.config)], _stream_key)
+    groups = _grouped(
+        [run for run in runs if not from_scratch(run.config)], lambda run: canonical(stream_settings(run.config))
+    )
     for run in (run for run in runs if from_scratch(run.config)):
         config = run.config
         fitting = (group for group in groups if not stream_differences(group[0].config, config))
@@ -215,10 +217,6 @@ def _by_stream(runs: Sequence[RunFiles]) -> list[list[RunFiles]]:
         else:
             group.append(run)
     return groups
-
-
-def _stream_key(run: RunFiles) -> str:
-    return canonical(stream_settings(run.config))
 
 
 def _method_key(run: RunFiles) -> str:
