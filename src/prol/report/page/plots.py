@@ -142,7 +142,7 @@ def matrix_plots(section: Section) -> list[Plot]:
                 title=row.name,
                 alt=f"Accuracy matrix of {row.name}, in %: test images of each task after each task. At the end, "
                 f"from the first task to the last: {', '.join(f'{value:.0f}' for value in mean[:, -1])}.",
-                draw=lambda figure, values=mean: draw_matrix(figure, figure.subplots(), values),
+                draw=partial(draw_matrix, values=mean),
                 height=3.3,
                 width=3.6,
             )

@@ -205,13 +205,10 @@ def _grouped(runs: Sequence[RunFiles], key: Callable[[RunFiles], str]) -> list[l
 
 def _by_stream(runs: Sequence[RunFiles]) -> list[list[RunFiles]]:
     """Runs of one stream and backbone; those trained from scratch join the first of their stream."""
-    groups = _grouped(
-        [run for run in runs if not from_scratch(run.config)], lambda run: canonical(stream_settings(run.config))
-    )
-    for run in (run for run in runs if from_scratch(run.config)):
-        config = run.config
-        fitting = (group for group in groups if not stream_differences(group[0].config, config))
-        group = next(fitting, None)
+    own, pretrained = ([run for run in runs if from_scratch(run.config) is scratch] for scratch in (True, False))
+    groups = _grouped(pretrained, lambda run: canonical(stream_settings(run.config)))
+    for run in own:
+        group = next((one for one in groups if not stream_differences(one[0].config, run.config)), None)
         if group is None:
             groups.append([run])
         else:
