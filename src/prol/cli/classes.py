@@ -47,8 +47,7 @@ class ChangeFlags:
 
 @app.command("list")
 def list_(
-    folder: a.Saved,
-    form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table",
+    folder: a.Saved, form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table"
 ) -> None:
     """List the classes and, where counted, the number of training images of each."""
     from prol.runs.saved_folders import list_classes

@@ -131,7 +131,7 @@ def _list(runs: Mapping[str, SweepRun], folder: Path, console: PatientConsole) -
     count = {state: sum(run.state == state for run in runs.values()) for state in ("finished", "unfinished")}
     new = len(runs) - sum(count.values())
     console.say(
-        f"{len(runs)} runs in {folder}: {count['finished']} finished, {count['unfinished']} to resume, {new} to start",
+        f"{len(runs)} runs in {folder}: {count['finished']} finished, {count['unfinished']} to resume, {new} to start"
     )
 
 

@@ -8,17 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prol.report.comparison import Row
-from prol.report.plot import (
-    BLUE,
-    ORANGE,
-    QUIET,
-    Plot,
-    draw_band,
-    format_ticks,
-    line_style,
-    short,
-    whole_numbers,
-)
+from prol.report.plot import BLUE, ORANGE, QUIET, Plot, draw_band, format_ticks, line_style, short, whole_numbers
 from prol.report.table import readable
 
 Point = tuple[float, float]

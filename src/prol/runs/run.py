@@ -193,9 +193,7 @@ def _into(folder: RunFolder, listen: Listener) -> Listener:
 
 
 def dispatch(
-    events: Iterable[Event],
-    listeners: Sequence[Listener],
-    clock: Callable[[], float] = time.perf_counter,
+    events: Iterable[Event], listeners: Sequence[Listener], clock: Callable[[], float] = time.perf_counter
 ) -> Event | None:
     """Passes each event to all listeners, with the seconds it took; returns the last one."""
     source, last = iter(events), None
