@@ -59,14 +59,10 @@ def list_(
         return
     from prol.report.table import Table
 
-    rows = [
-        [
-            _shown(label),
-            "number" if isinstance(label, int) else "text",
-            "not counted" if count is None else f"{count:,}",
-        ]
-        for label, count in classes
-    ]
+    rows = []
+    for label, count in classes:
+        kind = "number" if isinstance(label, int) else "text"
+        rows.append([_shown(label), kind, "not counted" if count is None else f"{count:,}"])
     output().print(Table.of(("class", "is", "images"), rows, "lll").rich())
 
 

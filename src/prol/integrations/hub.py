@@ -156,8 +156,11 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
     try:
         yield
     except Exception as error:
-        chain = list(_chain(error))
-        if not any(isinstance(e, ConnectionError | TimeoutError) or _is_from_client(e) for e in chain):
+        chain: list[BaseException] = [error]
+        while (cause := chain[-1].__cause__) is not None:
+            chain.append(cause)
+        from_client = any(type(e).__module__.startswith(_CLIENT_PACKAGES) for e in chain)
+        if not from_client and not any(isinstance(e, ConnectionError | TimeoutError) for e in chain):
             raise
         kinds = {type(e).__name__ for e in chain}
         statuses = (getattr(getattr(e, "response", None), "status_code", None) for e in chain)
@@ -179,17 +182,6 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
         else:
             message = f"the Hub returned {status} for {repository}: {_first_line(error)}"
         raise HubError(message) from error
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it was raised from, the first cause last."""
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _is_from_client(error: BaseException) -> bool:
-    return type(error).__module__.startswith(_CLIENT_PACKAGES)
 
 
 def _first_line(error: BaseException) -> str:

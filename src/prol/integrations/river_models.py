@@ -208,7 +208,8 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
             if label is None or label != label:
                 raise ValueError(f"a label must not be missing, got {label!r}")
         # Sorted, so that the order of a dictionary makes no difference, not even in rounding.
-        new_names = sorted((name for name in names if name not in self._column_of), key=_type_and_text)
+        unknown = (name for name in names if name not in self._column_of)
+        new_names = sorted(unknown, key=lambda name: (type(name).__name__, str(name)))
         self._row_of |= {label: len(self._row_of) + number for number, label in enumerate(new_labels)}
         self._column_of |= {name: len(self._column_of) + number for number, name in enumerate(new_names)}
         self._discriminant.add_classes(len(new_labels))
@@ -257,10 +258,6 @@ def _read_frame(frame: nw.DataFrame[Any]) -> NDArray[np.float64]:
             raise ValueError(f"feature {name!r} must hold numbers, not {kind}: encode text")
     values = to_numpy(frame)
     return np.where(np.isnan(values), 0.0, values)
-
-
-def _type_and_text(name: Hashable) -> tuple[str, str]:
-    return type(name).__name__, str(name)
 
 
 # Pickles of version 0.1 name these modules.

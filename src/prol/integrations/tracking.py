@@ -120,7 +120,10 @@ class _Session:
 
     def _flush(self, writer: MetricWriter, everything: bool) -> None:
         """Writes pending metrics in order; on a GPU, values that are not computed yet are not waited for."""
-        while self.pending and (everything or len(self.pending) > MAX_PENDING or _is_ready(self.pending[0][2])):
+        while self.pending:
+            ready = getattr(self.pending[0][2], "ready", True)
+            if not (everything or ready or len(self.pending) > MAX_PENDING):
+                return
             step, prefix, metrics = self.pending.popleft()
             writer.log(step, {f"{prefix}{name}": value for name, value in metrics.items()})
 
@@ -136,10 +139,6 @@ class _Session:
             if writer is not None:
                 with suppress(Exception):
                     writer.close(finished=False)
-
-
-def _is_ready(metrics: Metrics) -> bool:
-    return bool(getattr(metrics, "ready", True))
 
 
 def event_metrics(event: Event, run: RunInView, every: int) -> list[tuple[str, Metrics]]:

@@ -5,6 +5,7 @@ The Markdown's columns are aligned, so that it also reads well on a terminal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -129,7 +130,11 @@ def sheet_markdown(sheet: Sheet, figures: Sequence[str] = ()) -> str:
         if table.label:
             lines += [f"The paper's numbers: `{table.label}`.", ""]
         lines += _aligned(_stacked(table) if len(table.columns) > _MOST_SIDE_BY_SIDE else _side_by_side(table))
-        notes = [*_slips(table), *table.notes]
+        pairs = [(row, *pair) for row in table.rows for pair in zip(table.columns, row.pairs, strict=True)]
+        slips = [
+            f"{_SLIP} {row.name}, {title}: a slip of the paper; {pair.slip}." for row, title, pair in pairs if pair.slip
+        ]
+        notes = [*slips, *table.notes]
         lines += ["", *(f"- {note}" for note in notes)] if notes else []
     if figures:
         lines += ["", *(f"![{name}]({name})" for name in figures)]
@@ -197,22 +202,9 @@ def _ending(table: SheetTable, row: SheetRow) -> list[str]:
     return fits + ([row.remark] if any(one.remark for one in table.rows) else [])
 
 
-def _slips(table: SheetTable) -> list[str]:
-    return [
-        f"{_SLIP} {row.name}, {column}: a slip of the paper; {pair.slip}."
-        for row in table.rows
-        for column, pair in zip(table.columns, row.pairs, strict=True)
-        if pair.slip
-    ]
-
-
 def _aligned(cells: list[list[str]], texts: bool = False) -> list[str]:
     """Lines of Markdown from cells, titles first; columns with numbers are aligned right unless all are texts."""
     head, *rows = cells
     columns = range(len(head))
-    kinds = ["l" if texts or not any(_numeric(row[column]) for row in rows) else "r" for column in columns]
+    kinds = ["l" if texts or not any(re.match(r"[+-]?\d", row[column]) for row in rows) else "r" for column in columns]
     return Table.of(head, rows, "".join(kinds)).markdown(aligned=True)
-
-
-def _numeric(text: str) -> bool:
-    return text[:1].isdigit() or (text[:1] in "+-" and text[1:2].isdigit())

@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -170,11 +171,13 @@ def _require_not_fixed(request: Request, words: Sequence[tuple[str, Mapping[str,
 def _conditions(request: Request, dataset: str) -> Iterator[dict[str, Any]]:
     settings = {axis: values for axis, values in request.grid.items() if axis in CONDITIONS}
     own = _under(request.grid, _DATA, data_options(dataset))
-    for chosen in _combinations(settings, lambda given: coerce_options(Plan, given)):
+    for chosen in _combinations(settings, partial(coerce_options, Plan)):
         protocol = chosen.get("protocol", request.settings.get("protocol", "disjoint"))
         orders = _under(request.grid, _PROTOCOL, protocol_options(protocol))
-        for order in _combinations(orders, _binding(registry.protocol(protocol), SHARED_ARGUMENTS)):
-            for data in _combinations(own, _binding(registry.dataset(dataset), ("data",))):
+        ordered = partial(bind_arguments, registry.protocol(protocol), reserved=SHARED_ARGUMENTS)
+        opened = partial(bind_arguments, registry.dataset(dataset), reserved=("data",))
+        for order in _combinations(orders, ordered):
+            for data in _combinations(own, opened):
                 yield chosen | _prefixed(_PROTOCOL, order) | _prefixed(_DATA, data)
 
 
@@ -187,7 +190,7 @@ def _choices(request: Request, method: str, fixed: Mapping[str, str]) -> Iterato
         raise ValueError(f"{name} of {method} is given after its colon and to be tried: give it once")
     axes = {name: values for name, values in (general | own).items() if name not in fixed}
     given = coerce_options(kind, fixed)
-    for chosen in _combinations(axes, lambda given: coerce_options(kind, given)):
+    for chosen in _combinations(axes, partial(coerce_options, kind)):
         yield given | chosen
 
 
@@ -215,10 +218,6 @@ def _combinations(
     """Each combination of one value per axis, converted to the types of its owner."""
     for values in product(*axes.values()):
         yield convert(dict(zip(axes, values, strict=True)))
-
-
-def _binding(function: Callable[..., Any], reserved: Sequence[str]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    return lambda given: bind_arguments(function, given, reserved)
 
 
 def _under(grid: Mapping[str, Sequence[Any]], prefix: str, valid: Iterable[str]) -> dict[str, Sequence[Any]]:
