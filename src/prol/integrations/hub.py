@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prol.files import write_folder, write_json
+from prol.integrations import first_line
 from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
 from prol.runs.loading import read_checked
 from prol.runs.saving import require_replaceable
@@ -168,7 +169,7 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
         if "OfflineModeIsEnabled" in kinds:
             message = "HF_HUB_OFFLINE is set, so the Hub is not contacted: unset it"
         elif status is None:
-            message = f"the Hub at {endpoint} cannot be reached ({_first_line(chain[-1])}): are you offline?"
+            message = f"the Hub at {endpoint} cannot be reached ({first_line(chain[-1])}): are you offline?"
         elif "RevisionNotFoundError" in kinds:
             message = f"{repository} has no revision {revision!r} on the Hub: see its branches, tags and commits there"
         elif "GatedRepoError" in kinds:
@@ -180,9 +181,5 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
         elif status == 404:
             message = f"the Hub has no repository {repository} (404): check the name; for a private one, {_LOG_IN}"
         else:
-            message = f"the Hub returned {status} for {repository}: {_first_line(error)}"
+            message = f"the Hub returned {status} for {repository}: {first_line(error)}"
         raise HubError(message) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -19,7 +19,8 @@ import prol
 from prol.backbones.terms import weights_terms
 from prol.calibration import ENOUGH
 from prol.files import write_file
-from prol.integrations.onnx_graph import INPUT, Parity, Predictions, first_line, generated_images, require_parity
+from prol.integrations import first_line
+from prol.integrations.onnx_graph import INPUT, Parity, Predictions, generated_images, require_parity
 
 if TYPE_CHECKING:
     from prol.learner import Learner

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from prol.backbones.resampling import filter_weights, resample
 from prol.calibration import probabilities
+from prol.integrations import first_line
 
 if TYPE_CHECKING:
     from prol.backbones import Preprocessing
@@ -252,7 +253,3 @@ def generated_images(size: int) -> Iterator[NDArray[np.uint8]]:
         rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
         clean = coarse[:, rows][:, :, columns]
         yield np.clip(clean + random.integers(-30, 31, clean.shape), 0, 255).astype(np.uint8)
-
-
-def first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

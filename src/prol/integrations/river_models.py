@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from prol.answers import ranked
 from prol.classes import Label, read_labels
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
-from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
+from prol.integrations.stored_learner import StoredLearner, renamed
 from prol.learner import Learner
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
@@ -79,8 +79,7 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
     @property
     def learner(self) -> Learner:
         """The prol learner, for everything beyond the interface of river; opened on first use."""
-        recipe = Recipe(self.method, self.backbone, self.options, self.seed, self.device, self.precision)
-        return self._stored.open(recipe)
+        return self._stored.open(self)
 
     @property
     def waiting(self) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from prol.classes import Label, read_labels
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
-from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
+from prol.integrations.stored_learner import StoredLearner, renamed
 from prol.learner import Learner
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
@@ -113,7 +113,7 @@ class PROLClassifier(_SortedClassifier):
     def _learn(self, stored: StoredLearner, X: Any, y: Any, classes: ArrayLike | None) -> Self:
         if not isinstance(self.chunk, int) or self.chunk < 1:
             raise ValueError(f"chunk must be a whole number, at least 1, got {self.chunk!r}")
-        learner = stored.open(self._recipe())
+        learner = stored.open(self)
         pixels, labels = learner.backbone.read(X), _read_targets(y)
         if not len(pixels):
             raise ValueError("there are no images: a step needs at least one")
@@ -135,7 +135,7 @@ class PROLClassifier(_SortedClassifier):
     @property
     def learner_(self) -> Learner:
         check_is_fitted(self)
-        return self._stored.open(self._recipe())
+        return self._stored.open(self)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Calibrated probabilities `[N, C]`, in the order of `classes_`."""
@@ -150,9 +150,6 @@ class PROLClassifier(_SortedClassifier):
         scores = np.full((len(found), len(self.classes_)), -np.inf)
         scores[:, np.searchsorted(self.classes_, _label_array(learner.classes))] = found
         return scores
-
-    def _recipe(self) -> Recipe:
-        return Recipe(self.method, self.backbone, self.options, self.seed, self.device, self.precision)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_stored")

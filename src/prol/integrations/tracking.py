@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from prol.evaluation import Event, Result, events
 from prol.evaluation.metrics import accuracy_matrix, compute_metrics
 from prol.files import create_file, read_text
+from prol.report.comparison import flat
 from prol.runs import Listener, RunInView
 
 EVERY = 10
@@ -190,15 +191,10 @@ def final_metrics(result: Result) -> dict[str, float]:
     return metrics
 
 
-def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, str | int | float | bool]:
+def flat_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
     """A run's settings by dotted name."""
-    flat: dict[str, str | int | float | bool] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= flat_settings(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value if isinstance(value, str | int | float | bool) else str(value)
-    return flat
+    plain = str | int | float | bool
+    return {name: value if isinstance(value, plain) else str(value) for name, value in flat(config).items()}
 
 
 def read_state(run: RunInView, tracker: str) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def stream_settings(config: Content) -> dict[str, Any]:
     """What must be the same for numbers to be compared, by dotted name."""
     protocol, dataset = config["protocol"], config["dataset"]
     # Where the files are does not matter; the hash of the labels identifies them.
-    return _flat(
+    return flat(
         {
             "dataset": {"development": False}  # as in files from before there was one
             | {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")},
@@ -140,7 +140,7 @@ def own_settings(config: Content) -> dict[str, Any]:
     protocol = config["protocol"]
     given = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
     network = {"backbone": _backbone(config), "precision": config["precision"]}
-    return _flat({"method": config["method"], "options": config["options"], **given, **network})
+    return flat({"method": config["method"], "options": config["options"], **given, **network})
 
 
 def _differences(first: Content, second: Content) -> dict[str, tuple[Any, Any]]:
@@ -156,11 +156,12 @@ def _require_none(one: RunFiles, other: RunFiles, differences: Mapping[str, tupl
         )
 
 
-def _flat(content: Content, above: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(content: Content, above: str = "") -> dict[str, Any]:
+    """Nested content by dotted name."""
+    found: dict[str, Any] = {}
     for name, value in content.items():
-        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
-    return flat
+        found |= flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+    return found
 
 
 def describe_stream(runs: Sequence[RunFiles]) -> str:
