@@ -19,7 +19,8 @@ import torch
 from plain_prol import make_step
 
 from prol.bench.ladder import ladder, times_bare
-from prol.bench.timing import Pace, document
+from prol.bench.machine import document
+from prol.bench.timing import Pace
 from prol.bench.workload import MethodSpec, Workload
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from prol.bench.timing import FORMAT
+from prol.bench.machine import FORMAT
 from prol.files import write_json
 from prol.runs.format import versions
 from prol.runs.threads import available_processors, running_elsewhere

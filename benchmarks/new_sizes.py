@@ -21,7 +21,8 @@ import torch
 
 from prol.backbones import open_backbone, pick_device
 from prol.backbones.acceleration import Acceleration
-from prol.bench.timing import Pace, document, synchronizer, time_step
+from prol.bench.machine import document
+from prol.bench.timing import Pace, synchronizer, time_step
 from prol.bench.workload import MethodSpec, Workload, training_step
 
 ONCE = Pace(warmup=0, repeats=1, steps=1)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from prol import registry
 from prol.backbones import Backbone, open_backbone, pick_device
-from prol.bench.timing import document
+from prol.bench.machine import document
 from prol.learner import Learner
 from prol.methods.replay.er import ER
 from prol.methods.replay.learner import Drawn, Losses, Payload, summed

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones import evaluation_input, open_backbone, pick_device
-from prol.bench.timing import document
+from prol.bench.machine import document
 from prol.bench.workload import MethodSpec, Workload
 from prol.engine.adam import part_gradients
 from prol.methods.prol.learner import PROL

@@ -27,7 +27,7 @@ import httpx
 import torch
 from PIL import Image
 
-from prol.bench.timing import document
+from prol.bench.machine import document
 from prol.data.builtin import glyphs
 
 CHUNK = 10

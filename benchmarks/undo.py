@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from prol.backbones import open_backbone, pick_device
-from prol.bench.timing import Pace, Step, document, measure, row_of, synchronizer
+from prol.bench.machine import document
+from prol.bench.timing import Pace, Step, measure, row_of, synchronizer
 from prol.bench.workload import MethodSpec, Workload, training_step
 from prol.learner import Learner
 

@@ -71,7 +71,7 @@ _BUILT_IN = {
         "blurry": "prol.data.streams.blurry:blurry",
         "iblurry": "prol.data.streams.blurry:iblurry",
         "siblurry": "prol.data.streams.blurry:siblurry",
-        "gradual": "prol.data.streams.disjoint:gradual",
+        "gradual": "prol.data.streams.gradual:gradual",
         "imbalanced": "prol.data.streams.disjoint:imbalanced",
     },
 }

@@ -7,8 +7,9 @@ import torch
 
 from prol.backbones import open_backbone
 from prol.bench.ladder import bare_passes, captured, ladder
+from prol.bench.machine import copy_peak, document, matrix_peak
 from prol.bench.throughput import growth, speed
-from prol.bench.timing import Pace, copy_peak, document, matrix_peak
+from prol.bench.timing import Pace
 from prol.bench.workload import MethodSpec, Workload
 
 pytestmark = pytest.mark.gpu

@@ -14,8 +14,9 @@ from prol.backbones import ViT, open_backbone
 from prol.backbones.acceleration import Acceleration
 from prol.bench import ladder as ladders
 from prol.bench.ladder import bare_passes
+from prol.bench.machine import PeakMemory, copy_peak, document, matrix_peak, peak
 from prol.bench.throughput import files, growth, limit, speed, with_growth_ratios
-from prol.bench.timing import Pace, PeakMemory, copy_peak, document, matrix_peak, peak
+from prol.bench.timing import Pace
 from prol.bench.workload import MethodSpec, Workload
 from prol.data import ArraySplit, Dataset
 
@@ -219,8 +220,8 @@ def test_peaks_are_operations_and_bytes_a_second() -> None:
 
 
 def test_only_the_float32_peak_of_a_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prol.bench.timing._SIDE", {"cpu": 8})
-    monkeypatch.setattr("prol.bench.timing._COPIED_BYTES", {"cpu": 100})
+    monkeypatch.setattr("prol.bench.machine._SIDE", {"cpu": 8})
+    monkeypatch.setattr("prol.bench.machine._COPIED_BYTES", {"cpu": 100})
     assert [row["what"] for row in peak(torch.device("cpu"), QUICK)] == ["matrix product, float32", "copy"]
 
 
@@ -235,11 +236,11 @@ def test_a_document_says_on_what_and_with_what_it_was_measured() -> None:
 def test_memory_that_cannot_be_set_back_is_said_to_be_of_the_whole_process(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prol.bench.timing._CLEAR", tmp_path / "no" / "clear_refs")
+    monkeypatch.setattr("prol.bench.machine._CLEAR", tmp_path / "no" / "clear_refs")
     memory = PeakMemory(torch.device("cpu"))
     assert "since it started" in memory.kind
     assert memory.read() > 1 << 20
-    monkeypatch.setattr("prol.bench.timing._STATUS", tmp_path / "no" / "status")
+    monkeypatch.setattr("prol.bench.machine._STATUS", tmp_path / "no" / "status")
     assert memory.read() > 1 << 20
 
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from prol.bench.workload import MethodSpec
-from prol.cli.bench_record import read_content
+from prol.cli.bench import read_content
 
 ROOT = Path(__file__).parents[2]
 SPEED = ROOT / "results" / "speed"
@@ -27,8 +27,8 @@ QUICK = ("--device", "cpu", "--repeats", "2", "--steps", "1", "--warmup", "0")
 @pytest.fixture(autouse=True)
 def small_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gc.collect", lambda: 0)  # slow in a process with so many modules
-    monkeypatch.setattr("prol.bench.timing._SIDE", {"cpu": 16})
-    monkeypatch.setattr("prol.bench.timing._COPIED_BYTES", {"cpu": 1000})
+    monkeypatch.setattr("prol.bench.machine._SIDE", {"cpu": 16})
+    monkeypatch.setattr("prol.bench.machine._COPIED_BYTES", {"cpu": 1000})
 
 
 def test_without_a_verb_the_verbs_are_listed(command) -> None:

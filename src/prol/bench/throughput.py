@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from prol.backbones import Backbone
 from prol.backbones.acceleration import PLAIN
-from prol.bench.timing import Clock, Pace, PeakMemory, Step, Timed, measure, one_line, row_of, synchronizer
+from prol.bench.machine import PeakMemory
+from prol.bench.timing import Clock, Pace, Step, Timed, measure, one_line, row_of, synchronizer
 from prol.bench.workload import CHUNKS, MethodSpec, Workload, free, prediction_step, training_step
 from prol.data import Dataset, Loaded
 from prol.data.prefetch import prefetched

@@ -15,8 +15,7 @@ from prol.paper import tables, timing_tables
 from prol.paper.grid import Outcome
 from prol.paper.items import ITEMS, Item
 from prol.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
-from prol.report.sheet import Sheet, SheetTable, sheet_csv, sheet_markdown
-from prol.report.sheet_plot import plot_sheet
+from prol.report.sheet import Sheet, SheetTable, plot_sheet, sheet_csv, sheet_markdown
 from prol.runfiles import RunFiles
 from prol.runs.executors import read_finished
 from prol.runs.folder import DamagedRun, RunFolder
