@@ -50,6 +50,8 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
     ('dog', 0)
     """
 
+    _multiclass = True
+
     def __init__(
         self,
         method: str = "prol_plus",
@@ -71,10 +73,6 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
         self.precision = precision
         self._stored = StoredLearner()
         self._waiting: list[tuple[NDArray[np.uint8], Label]] = []
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
 
     @property
     def learner(self) -> Learner:
@@ -154,6 +152,8 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
         T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
     """
 
+    _multiclass = True
+
     def __init__(self, shrinkage: Shrinkage = "oas", priors: bool = True) -> None:
         require_shrinkage(shrinkage)
         self.shrinkage = shrinkage
@@ -161,10 +161,6 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
         self._discriminant = Discriminant()
         self._row_of: dict[Hashable, int] = {}
         self._column_of: dict[Hashable, int] = {}
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Hashable) -> None:
         """Learns one sample. One that is refused, with a ValueError, changes nothing."""

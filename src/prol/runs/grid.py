@@ -221,8 +221,7 @@ def _combinations(
 
 
 def _under(grid: Mapping[str, Sequence[Any]], prefix: str, valid: Iterable[str]) -> dict[str, Sequence[Any]]:
-    own = {axis.removeprefix(prefix): values for axis, values in grid.items() if axis.startswith(prefix)}
-    return {name: values for name, values in own.items() if name in set(valid)}
+    return {name: values for name, values in _without(prefix, grid).items() if name in set(valid)}
 
 
 def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
