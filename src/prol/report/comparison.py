@@ -13,6 +13,9 @@ from rich.table import Table as RichTable
 from prol.report.table import Cell, Spread, Table, readable, spread, text
 from prol.runfiles import STORED, Content, RunFiles
 
+BESIDE = "*"
+RAN_BESIDE = f"{BESIDE} Other runs were running at the same time: alone it is faster."
+
 
 @dataclass(frozen=True)
 class Row:
@@ -191,10 +194,6 @@ def _own_networks(runs: Sequence[RunFiles]) -> str:
     for run in runs:
         networks.setdefault(_network(run.config), []).append(run.name)
     return "".join(f"; {', '.join(sorted(set(names)))} on {network}" for network, names in networks.items())
-
-
-BESIDE = "*"
-RAN_BESIDE = f"{BESIDE} Other runs were running at the same time: alone it is faster."
 
 
 def comparison_table(rows: Sequence[Row]) -> RichTable:

@@ -30,7 +30,10 @@ RETRIES = 2
 """How often a run whose process died is resumed."""
 
 _LINE, _ENDED = "line", "ended"
+_OLD_VERB = "settle"
+"""What version 0.1 called `Executor.execute`; accepted for one version."""
 
+Say = Callable[[str], None]
 Hear = Callable[[Path, str], None]
 Outcomes = Generator[tuple[Path, str | None], None, None]
 
@@ -200,12 +203,6 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_OLD_VERB = "settle"
-"""What version 0.1 called `Executor.execute`; accepted for one version."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from prol.backbones import Backbone
     from prol.learner import Learner, SavedState
 
+MOST_DRAWN = 100_000_000
+"""Random weights of a network that a folder alone names: drawing them takes memory and time."""
+
 MOST_TIMES, SPARE_BYTES = 4, 1 << 27
 """A learner takes at most so many times the bytes of its file, and these besides: random layers are not in the file."""
 _ANY_COUNT = 10**6
@@ -145,10 +148,6 @@ def _require_value(name: str, declared: Value, saved: Any, classes: int) -> None
         least, most = (0, classes) if declared.is_row else (-1, _LARGEST)
         if (declared.is_row or isinstance(own, int)) and not (isinstance(one, int) and least <= one <= most):
             raise ValueError(f"{name} is {saved!r:.40}")
-
-
-MOST_DRAWN = 100_000_000
-"""Random weights of a network that a folder alone names: drawing them takes memory and time."""
 
 
 def load(

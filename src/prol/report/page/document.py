@@ -30,6 +30,11 @@ from prol.report.run import MEASURES
 from prol.report.stream_plot import stream_note, stream_plot
 from prol.report.table import Table, printable, readable
 
+_PAGE_COLOURS = {INK: "var(--ink)", LINE: "var(--line)", QUIET: "var(--quiet)"}
+_COLOUR = re.compile("|".join(_PAGE_COLOURS), re.IGNORECASE)
+_TAG = re.compile(r"<[^>]*>")
+_LONG_NUMBER = re.compile(r"(\d\.\d\d)\d+")
+
 MATRICES_SHOWN = 3
 
 
@@ -231,12 +236,6 @@ def export(sections: Sequence[Section], folder: Path) -> list[Path]:
                     (place / f"{table.name}.{ending}").write_text(text, encoding="utf-8")
                     written.append(place / f"{table.name}.{ending}")
     return written
-
-
-_PAGE_COLOURS = {INK: "var(--ink)", LINE: "var(--line)", QUIET: "var(--quiet)"}
-_COLOUR = re.compile("|".join(_PAGE_COLOURS), re.IGNORECASE)
-_TAG = re.compile(r"<[^>]*>")
-_LONG_NUMBER = re.compile(r"(\d\.\d\d)\d+")
 
 
 @cache

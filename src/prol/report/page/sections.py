@@ -23,6 +23,9 @@ from prol.report.page.search import Found, LeftOut
 from prol.report.table import printable
 from prol.runfiles import Content, RunFiles
 
+_IMPLIED = ("dataset.labels_sha256", "dataset.train_images", "dataset.test_images", "dataset.classes")
+"""Settings that differ because another one does."""
+
 _LONGEST_HASH, _LONGEST_LIST = 12, 8
 
 
@@ -157,10 +160,6 @@ def _usual(name: str, rows: Sequence[Mapping[str, Any]]) -> str | None:
     """
     first, *others = Counter(canonical(row.get(name)) for row in rows).most_common(2)
     return None if others and others[0][1] == first[1] else first[0]
-
-
-_IMPLIED = ("dataset.labels_sha256", "dataset.train_images", "dataset.test_images", "dataset.classes")
-"""Settings that differ because another one does."""
 
 
 @dataclass(frozen=True)
