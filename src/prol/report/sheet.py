@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from statistics import correlation, linear_regression
 from typing import Any, Literal
 
 from prol.report.plot import BLUE, ORANGE, Plot, draw_band, line_style, whole_numbers
@@ -61,8 +60,13 @@ class Fit:
         """
         if len(set(x)) < 2:
             return None
-        slope, intercept = linear_regression(x, y)
-        return cls(slope, intercept, correlation(x, y) ** 2 if len(set(y)) > 1 else 1.0)
+        centre, level = sum(x) / len(x), sum(y) / len(y)
+        width = sum((one - centre) ** 2 for one in x)
+        slope = sum((one - centre) * (other - level) for one, other in zip(x, y, strict=True)) / width
+        intercept = level - slope * centre
+        missed = sum((other - slope * one - intercept) ** 2 for one, other in zip(x, y, strict=True))
+        spread = sum((other - level) ** 2 for other in y)
+        return cls(slope, intercept, 1.0 - missed / spread if spread > 0 else 1.0)
 
 
 @dataclass(frozen=True)
