@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
+
+from prol.former_names import FormerModules
 
 if TYPE_CHECKING:
     from prol.creation import create
@@ -18,6 +21,8 @@ except PackageNotFoundError:  # run from source
     __version__ = "0.1.0"
 
 __all__ = ["Footprint", "Learner", "__version__", "check_learner", "create", "load", "merge", "save"]
+
+sys.meta_path.append(FormerModules())
 
 _LAZY = {
     "Footprint": "prol.learner",

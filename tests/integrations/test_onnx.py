@@ -21,8 +21,7 @@ import prol
 from prol import registry
 from prol.backbones import Pixels, Preprocessing, evaluation_input
 from prol.integrations.onnx import export_onnx
-from prol.integrations.onnx_graph import ConstantSolves, preprocess
-from prol.integrations.onnx_parity import require_parity
+from prol.integrations.onnx_graph import ConstantSolves, preprocess, require_parity
 from prol.learner import Learner
 from prol.methods.closed_form.ncm import NCM
 from prol.testing.stream import make_images

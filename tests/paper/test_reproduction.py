@@ -20,9 +20,9 @@ from prol.methods.prol.options import ABLATIONS
 from prol.paper.grid import run_name
 from prol.paper.item_files import Reproduced, make_sheet
 from prol.paper.items import ITEMS, pick
-from prol.paper.printed import printed_tables, read_printed
 from prol.paper.reproduction import render, reproduce
 from prol.paper.scale import SCALES, Scale, read_scale
+from prol.paper.tables import printed_tables, read_printed
 from prol.runs import Plan
 from prol.runs.executors import LocalProcesses
 from prol.runs.setup import set_up

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from prol.report.comparison import Row, Spread, compare_runs, describe_stream
+from prol.report.comparison import Row, compare_runs, comparison_markdown, comparison_table, describe_stream, notes
 from prol.report.comparison_plot import plot_comparison
-from prol.report.comparison_table import comparison_markdown, comparison_table, notes
-from prol.report.table import readable
+from prol.report.table import Spread, readable
 from report.finished_runs import finished_run
 
 

@@ -13,12 +13,11 @@ from prol.cli.bench import app as bench
 from prol.cli.classes import app as classes
 from prol.cli.compare import compare
 from prol.cli.inspect import datasets, methods, params, show
-from prol.cli.models import audit, export, merge, predict
+from prol.cli.models import audit, export, merge, onnx, predict, pull, push
 from prol.cli.report import report
 from prol.cli.reproduce import reproduce
 from prol.cli.run import rate_curve, resume, run
 from prol.cli.serve import serve
-from prol.cli.sharing import onnx, pull, push
 from prol.cli.streams import streams
 from prol.cli.sweep import sweep
 

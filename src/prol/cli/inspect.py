@@ -64,7 +64,7 @@ def _print_counts(counts: dict[str, Any], console: PatientConsole) -> None:
     classes, tasks = counts["classes"], counts["tasks"]
     console.say(
         f"{counts['method']} on {counts['backbone']}: {classes} classes in {tasks} tasks. The table counts what is "
-        "there at that time: the rows of classes so far, and of those what the optimiser may still change.",
+        "there at that time: the rows of classes so far, and of those what the optimiser may still change."
     )
     moments = {"during task 1:": counts["during_first_task"]}
     if tasks > 1:

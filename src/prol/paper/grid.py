@@ -14,8 +14,7 @@ from prol import registry
 from prol.paper.items import Want
 from prol.paper.scale import BUILT_IN_BACKBONE
 from prol.runfiles import RunFiles
-from prol.runs.engine import Say, read_finished
-from prol.runs.executors import sentence_of
+from prol.runs.executors import Say, read_finished, sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection
 from prol.runs.plan import Plan

@@ -18,11 +18,7 @@ _GROWTH = {
     "samples": "SAMPLES",
     "not met": "not met with the images of the audit",
 }
-_SEARCHES = {
-    "features": "its feature",
-    "pixels": "its pixels",
-    "own_rows": "the row that it writes by itself",
-}
+_SEARCHES = {"features": "its feature", "pixels": "its pixels", "own_rows": "the row that it writes by itself"}
 
 
 def audit_tables(audit: Content) -> Group:

@@ -1,36 +1,20 @@
-"""Runs of many methods on one stream as rows, from the contents of their files alone."""
+"""Runs of many methods on one stream as rows, from the contents of their files alone, and the table of these rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
+from rich.table import Table as RichTable
+
+from prol.report.table import Cell, Spread, Table, readable, spread, text
 from prol.runfiles import STORED, Content, RunFiles
 
-
-@dataclass(frozen=True)
-class Spread:
-    """A measure over seeds; its deviation is the sample's (n - 1), and None for a single seed."""
-
-    mean: float
-    deviation: float | None
-    values: tuple[float, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        return cls(fmean(values), stdev(values) if len(values) > 1 else None, tuple(values))
-
-    def text(self, digits: int = 2, gap: str = " ± ") -> str:
-        """Mean and deviation.
-
-        >>> Spread.of([1.0, 2.0]).text(), Spread.of([1.0]).text(1)
-        ('1.50 ± 0.71', '1.0')
-        """
-        mean = f"{self.mean:.{digits}f}"
-        return mean if self.deviation is None else f"{mean}{gap}{self.deviation:.{digits}f}"
+BESIDE = "*"
+RAN_BESIDE = f"{BESIDE} Other runs were running at the same time: alone it is faster."
 
 
 @dataclass(frozen=True)
@@ -133,7 +117,7 @@ def stream_settings(config: Content) -> dict[str, Any]:
     """What must be the same for numbers to be compared, by dotted name."""
     protocol, dataset = config["protocol"], config["dataset"]
     # Where the files are does not matter; the hash of the labels identifies them.
-    return _flat(
+    return flat(
         {
             "dataset": {"development": False}  # as in files from before there was one
             | {name: value for name, value in dataset.items() if name not in ("data", "options", "notes")},
@@ -159,7 +143,7 @@ def own_settings(config: Content) -> dict[str, Any]:
     protocol = config["protocol"]
     given = {"boundaries": protocol["boundaries"], "announce": protocol["announce"]}
     network = {"backbone": _backbone(config), "precision": config["precision"]}
-    return _flat({"method": config["method"], "options": config["options"], **given, **network})
+    return flat({"method": config["method"], "options": config["options"], **given, **network})
 
 
 def _differences(first: Content, second: Content) -> dict[str, tuple[Any, Any]]:
@@ -175,11 +159,12 @@ def _require_none(one: RunFiles, other: RunFiles, differences: Mapping[str, tupl
         )
 
 
-def _flat(content: Content, above: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(content: Content, above: str = "") -> dict[str, Any]:
+    """Nested content by dotted name."""
+    found: dict[str, Any] = {}
     for name, value in content.items():
-        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
-    return flat
+        found |= flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+    return found
 
 
 def describe_stream(runs: Sequence[RunFiles]) -> str:
@@ -205,8 +190,86 @@ def _network(config: Content) -> str:
 
 
 def _own_networks(runs: Sequence[RunFiles]) -> str:
-    """Which methods have their own network."""
     networks: dict[str, list[str]] = {}
     for run in runs:
         networks.setdefault(_network(run.config), []).append(run.name)
     return "".join(f"; {', '.join(sorted(set(names)))} on {network}" for network, names in networks.items())
+
+
+def comparison_table(rows: Sequence[Row]) -> RichTable:
+    """One row per method, on two lines: means and counts above, deviations and bytes below."""
+    cells = []
+    for row in rows:
+        method, _, options = row.name.partition(":")
+        name = "\n".join(filter(None, (method, options.replace(",", " "), _missing_seeds(row, rows))))
+        cells.append([text(name), *_cells(row, rows, "\n±", "\n{}", ",\n")])
+    return _table(_titles(rows, "\n"), cells).rich(dense=True)
+
+
+def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[str]) -> str:
+    """The same as a page, with the runs that are not finished."""
+    method, *titles = _titles(rows, " ")
+    cells = [
+        [text(f"`{row.name}`"), text(", ".join(map(str, row.seeds))), *_cells(row, rows, " ± ", " ({})", ", ")]
+        for row in rows
+    ]
+    lines = [f"# Comparison on {headline.partition(':')[0]}", "", f"{headline}.", ""]
+    lines += [*_table([method, "seeds", *titles], cells).markdown(), "", *notes(rows)]
+    if failures:
+        lines += ["", "## Not finished", "", *(f"- {failure}" for failure in failures)]
+    return "\n".join(lines) + "\n"
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What must be known to read the table."""
+    notes = [
+        "Accuracies and forgetting in %, as mean ± sample deviation over seeds. Amounts are those during the last "
+        "task, besides the frozen backbone and the optimiser's moments; bytes stored are those of parameters, "
+        "statistics and samples together."
+    ]
+    return notes + [RAN_BESIDE] * any(row.side_by_side for row in rows)
+
+
+def speed(row: Row) -> Cell:
+    """Images per second while learning, with a star where other runs were running beside it."""
+    value = row.images_per_second
+    if value is None:
+        return Cell("-")
+    return Cell(f"{value:,.{0 if value >= 10 else 1}f}{BESIDE if row.side_by_side else ''}", value)
+
+
+def _table(titles: Sequence[str], cells: Sequence[Sequence[Cell]]) -> Table:
+    return Table(titles, cells, "l" + "r" * (len(titles) - 2) + "l")
+
+
+def _titles(rows: Sequence[Row], gap: str) -> list[str]:
+    measures = ["FAA", "CAA", "forgetting"] + ["A_AUC"] * any(row.a_auc for row in rows)
+    stored = [f"{kind}{gap}stored" for kind in ("parameters", "statistics", "samples", "bytes")]
+    return ["method", *measures, f"images/s{gap}learning", f"trained{gap}now", *stored, "given"]
+
+
+def _cells(row: Row, rows: Sequence[Row], gap: str, size: str, comma: str) -> list[Cell]:
+    measures = [row.faa, row.caa, row.forgetting] + [row.a_auc] * any(one.a_auc for one in rows)
+    kinds = ("trained_now", "parameters_stored", "statistics_stored", "samples_stored")
+    given = ["boundaries"] * row.told_boundaries + ["classes"] * row.told_classes
+    return [
+        *(spread(measure, gap) for measure in measures),
+        speed(row),
+        *(text(_amount(row.footprint[kind], size, "none" if kind == "samples_stored" else "0")) for kind in kinds),
+        text(readable(row.bytes_kept, "B")),
+        text(comma.join(given) or "nothing"),
+    ]
+
+
+def _missing_seeds(row: Row, rows: Sequence[Row]) -> str:
+    """The seeds of a row where others have more."""
+    everything = {seed for one in rows for seed in one.seeds}
+    if everything == set(row.seeds):
+        return ""
+    return f"({'seeds' if len(row.seeds) > 1 else 'seed'} {', '.join(map(str, row.seeds))} only)"
+
+
+def _amount(amount: Mapping[str, int], size: str, none: str) -> str:
+    if not amount["count"] and not amount["bytes"]:
+        return none
+    return readable(amount["count"]) + size.format(readable(amount["bytes"], "B"))
