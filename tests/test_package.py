@@ -34,10 +34,13 @@ def test_every_public_name_is_there() -> None:
         "__version__",
         "check_learner",
         "create",
+        "list_datasets",
+        "list_methods",
         "load",
         "merge",
         "save",
     }
+    assert dir(prol) == sorted(prol.__all__)
     assert all(getattr(prol, name) is not None for name in prol.__all__)
 
 
