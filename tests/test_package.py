@@ -39,6 +39,7 @@ def test_every_public_name_is_there() -> None:
         "load",
         "merge",
         "save",
+        "stream",
     }
     assert dir(prol) == sorted(prol.__all__)
     assert all(getattr(prol, name) is not None for name in prol.__all__)

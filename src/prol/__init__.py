@@ -19,6 +19,7 @@ __all__ = [
     "load",
     "merge",
     "save",
+    "stream",
 ]
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from prol.merging import merge
     from prol.registry import list_datasets, list_methods
     from prol.testing import check_learner
+    from prol.verbs import stream
 else:
     # Loaded on first use: `prol --help` and `import prol` do not wait for torch.
     _LAZY = {
@@ -40,6 +42,7 @@ else:
         "load": "prol.loading",
         "merge": "prol.merging",
         "save": "prol.loading",
+        "stream": "prol.verbs",
     }
 
     def __getattr__(name):
