@@ -69,6 +69,11 @@ class Grid:
         paths = (path for want in wants for path in self.places(want))
         return all(path in self.problems or RunFolder(path).status() == "finished" for path in paths)
 
+    @property
+    def missing(self) -> list[str]:
+        """Why data and weights are not available, of those that are not."""
+        return [f"{key[1]}: {why}" for key, why in self._unavailable.items() if why]
+
     def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
         return [self._outcome(want) for want in wants]
 

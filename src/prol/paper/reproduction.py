@@ -62,6 +62,8 @@ def reproduce(
         batches: dict[bool, dict[Path, Plan]] = {False: {}, True: {}}
         for want in (want for wants in wanted.values() for want in wants):
             batches[want.timed] |= grid.places(want)
+        if not any(batches.values()) and grid.missing:
+            raise ValueError(f"nothing can be run: {'; '.join(grid.missing)}")
         _report_missing_learners([*batches[False], *batches[True]], keep_models, say)
         require_real_folder(grid.folder)
         make_folder(grid.folder)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table as RichTable
 
-from prol.report.comparison import Row
+from prol.report.comparison import Row, paired_difference
 from prol.report.table import Cell, Table, readable, spread, text
 
 BESIDE = "*"
@@ -44,6 +44,13 @@ def notes(rows: Sequence[Row]) -> list[str]:
         "task, besides the frozen backbone and the optimiser's moments; bytes stored are those of parameters, "
         "statistics and samples together."
     ]
+    if len(rows) > 1 and (paired := paired_difference(*rows[:2])) is not None:
+        mean, half, count = paired
+        notes.append(
+            f"Paired by seed, FAA of {rows[0].name} is {mean:.2f} points above that of {rows[1].name}, 95 % interval "
+            f"{mean - half:.2f} to {mean + half:.2f} ({count} seeds). A seed varies the order of the samples, initial "
+            "values and augmentation; training and test images are the same for all seeds."
+        )
     return notes + [RAN_BESIDE] * any(row.side_by_side for row in rows)
 
 
