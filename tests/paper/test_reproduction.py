@@ -239,7 +239,7 @@ def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
 
 def test_data_that_are_missing_stop_it_before_anything_runs(scale: Scale, tmp_path: Path) -> None:
     asked = replace(scale, datasets=("cub200",), data={"cub200": str(tmp_path / "none")})
-    with pytest.raises(ValueError, match=r"nothing can be run: cub200: .*none") as stopped:
+    with pytest.raises(ValueError, match=r"nothing can be run: cub200 is not available: .*none") as stopped:
         again(["main"], asked, tmp_path / "out")
     assert "\n" not in str(stopped.value)
     assert not (tmp_path / "out" / "main").exists()

@@ -14,7 +14,7 @@ from prol import registry
 from prol.paper.items import Want
 from prol.paper.scale import BUILT_IN_BACKBONE
 from prol.runfiles import RunFiles
-from prol.runs.engine import Say, read_finished
+from prol.runs.engine import read_finished
 from prol.runs.executors import sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection
@@ -44,11 +44,10 @@ class Grid:
     Args:
         folder: contains the folders of the runs.
         seeds: every row runs with each of them.
-        say: receives lines about missing data and weights.
     """
 
-    def __init__(self, folder: Path, seeds: Sequence[int], say: Say) -> None:
-        self.folder, self.seeds, self.say = folder, seeds, say
+    def __init__(self, folder: Path, seeds: Sequence[int]) -> None:
+        self.folder, self.seeds = folder, seeds
         self.problems: dict[Path, str] = {}
         """Why runs that were started did not finish."""
         self._inspection = Inspection()
@@ -71,8 +70,8 @@ class Grid:
 
     @property
     def missing(self) -> list[str]:
-        """Why data and weights are not available, of those that are not."""
-        return [f"{key[1]}: {why}" for key, why in self._unavailable.items() if why]
+        """A sentence for each data set and network that is not available."""
+        return [f"{key[1]} is not available: {why}" for key, why in self._unavailable.items() if why]
 
     def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
         return [self._outcome(want) for want in wants]
@@ -105,7 +104,6 @@ class Grid:
                 test()
             except Exception as error:
                 self._unavailable[key] = sentence_of(error)
-                self.say(f"{key[1]} is not available: {self._unavailable[key]}")
         return self._unavailable[key]
 
     def _outcome(self, want: Want) -> Outcome:

@@ -58,12 +58,14 @@ def reproduce(
     folder, serial, done = Path(out), Serial(Silent()), dict[str, Reproduced]()
     with locked_folder(folder):
         say("inspecting what each run needs")
-        grid = Grid(folder / RUNS, scale.seeds, say)
+        grid = Grid(folder / RUNS, scale.seeds)
         batches: dict[bool, dict[Path, Plan]] = {False: {}, True: {}}
         for want in (want for wants in wanted.values() for want in wants):
             batches[want.timed] |= grid.places(want)
         if not any(batches.values()) and grid.missing:
             raise ValueError(f"nothing can be run: {'; '.join(grid.missing)}")
+        for sentence in grid.missing:
+            say(sentence)
         _report_missing_learners([*batches[False], *batches[True]], keep_models, say)
         require_real_folder(grid.folder)
         make_folder(grid.folder)
