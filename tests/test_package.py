@@ -33,11 +33,13 @@ def test_every_public_name_is_there() -> None:
         "Learner",
         "__version__",
         "check_learner",
+        "compare",
         "create",
         "list_datasets",
         "list_methods",
         "load",
         "merge",
+        "run",
         "save",
         "stream",
     }

@@ -13,11 +13,13 @@ __all__ = [
     "Learner",
     "__version__",
     "check_learner",
+    "compare",
     "create",
     "list_datasets",
     "list_methods",
     "load",
     "merge",
+    "run",
     "save",
     "stream",
 ]
@@ -30,17 +32,20 @@ if TYPE_CHECKING:
     from prol.registry import list_datasets, list_methods
     from prol.testing import check_learner
     from prol.verbs import stream
+    from prol.verbs.running import compare, run
 else:
     # Loaded on first use: `prol --help` and `import prol` do not wait for torch.
     _LAZY = {
         "Footprint": "prol.learner",
         "Learner": "prol.learner",
         "check_learner": "prol.testing",
+        "compare": "prol.verbs.running",
         "create": "prol.creation",
         "list_datasets": "prol.registry",
         "list_methods": "prol.registry",
         "load": "prol.loading",
         "merge": "prol.merging",
+        "run": "prol.verbs.running",
         "save": "prol.loading",
         "stream": "prol.verbs",
     }

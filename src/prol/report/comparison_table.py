@@ -23,15 +23,24 @@ def comparison_table(rows: Sequence[Row]) -> RichTable:
     return _table(_titles(rows, "\n"), cells).rich(dense=True)
 
 
-def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[str]) -> str:
-    """The same as a page, with the runs that are not finished."""
+def comparison_sheet(rows: Sequence[Row], mark: str = "") -> Table:
+    """The same with one line for each method and its seeds in a column; `mark` is put around names."""
     method, *titles = _titles(rows, " ")
     cells = [
-        [text(f"`{row.name}`"), text(", ".join(map(str, row.seeds))), *_cells(row, rows, " ± ", " ({})", ", ")]
+        [
+            text(f"{mark}{row.name}{mark}"),
+            text(", ".join(map(str, row.seeds))),
+            *_cells(row, rows, " ± ", " ({})", ", "),
+        ]
         for row in rows
     ]
+    return _table([method, "seeds", *titles], cells)
+
+
+def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[str]) -> str:
+    """The table as a page, with the runs that are not finished."""
     lines = [f"# Comparison on {headline.partition(':')[0]}", "", f"{headline}.", ""]
-    lines += [*_table([method, "seeds", *titles], cells).markdown(), "", *notes(rows)]
+    lines += [*comparison_sheet(rows, "`").markdown(), "", *notes(rows)]
     if failures:
         lines += ["", "## Not finished", "", *(f"- {failure}" for failure in failures)]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What people do with a learner and their images: stream them, learn a folder of them, evaluate."""
+"""What people do with a learner and their images: stream, learn a folder, evaluate; `running.py` has whole runs."""
 
 from prol.verbs.chunks import ImageStream, learn_folder, stream
 from prol.verbs.evaluation import Evaluation, evaluate
