@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from prol.prediction import InputOptions as InputOptions
 from prol.prediction import Predictor
 from prol.state import State as State
 from prol.tables import Amount as Amount
+
+if TYPE_CHECKING:
+    from prol.verbs import Evaluation
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,21 @@ class Learner(Predictor):
         """Learns from images in the caller's memory, of which only copies may be stored, and class rows `[B]` there."""
         rows = upload(rows, self.backbone.device)
         self.update(self.encode(self.training_input(pixels)), rows)
+
+    def learn_folder(self, path: str | Path, chunk: int = 10, seed: int = 0, **options: Any) -> Evaluation | None:
+        """Learns `path/CLASS/*.jpg` in one pass with progress, a fifth held out; returns the `Evaluation` on that.
+
+        Options are those of `prol.verbs.learn_folder`.
+        """
+        from prol.verbs import learn_folder
+
+        return learn_folder(self, path, chunk, seed, **options)
+
+    def evaluate(self, data: Any) -> Evaluation:
+        """Accuracy, confusion and calibration on what `prol.stream` returned or takes: its test images, or all."""
+        from prol.verbs import evaluate
+
+        return evaluate(self, data)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""

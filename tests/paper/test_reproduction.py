@@ -237,6 +237,14 @@ def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
     assert sum("cub200 is not available" in line for line in said) == 1
 
 
+def test_data_that_are_missing_stop_it_before_anything_runs(scale: Scale, tmp_path: Path) -> None:
+    asked = replace(scale, datasets=("cub200",), data={"cub200": str(tmp_path / "none")})
+    with pytest.raises(ValueError, match=r"nothing can be run: cub200 is not available: .*none") as stopped:
+        again(["main"], asked, tmp_path / "out")
+    assert "\n" not in str(stopped.value)
+    assert not (tmp_path / "out" / "main").exists()
+
+
 @pytest.mark.usefixtures("no_figures")
 def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: Scale, tmp_path: Path) -> None:
     [done], _ = again(["main"], replace(scale, picked={"ncm": {}, "PROL": {"lr": "1e308", "blocks": "2"}}), tmp_path)

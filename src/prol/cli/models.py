@@ -87,6 +87,9 @@ def audit(
     images: Annotated[
         int, typer.Option(help="Synthetic images that fresh learners are trained on, then more of them.")
     ] = 32,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also list every tensor and file, and what the search for images found.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if samples are stored, or anything grows with them.")
     ] = False,
@@ -95,26 +98,29 @@ def audit(
     backbone: a.Weights = None,
     device: a.Device = "auto",
 ) -> None:
-    """Show every stored tensor and file, test whether they grow with samples, and search them for images."""
+    """Say what is stored: whether tensors grow with samples, and whether a search finds single images in them."""
     import json
 
     from prol.runs.export import audit_folder
 
     a.require_format(form, "table", "json")
     found = audit_folder(folder, warn, backbone, device, few, images)
-    _write([json.dumps(found, indent=2, ensure_ascii=False) + "\n" if form == "json" else _audit_table(found)], out)
+    _write(
+        [json.dumps(found, indent=2, ensure_ascii=False) + "\n" if form == "json" else _audit_table(found, everything)],
+        out,
+    )
     if strict and not found["keeps_no_samples"]:
         raise typer.Exit(STORES_SAMPLES)
 
 
-def _audit_table(found: dict[str, object]) -> str:
+def _audit_table(found: dict[str, object], everything: bool) -> str:
     from rich.console import Console
 
     from prol.report.audit import audit_tables
 
     console = Console(width=140, no_color=True, highlight=False, markup=False, soft_wrap=False)
     with console.capture() as captured:
-        console.print(audit_tables(found))
+        console.print(audit_tables(found, everything))
     return captured.get()
 
 

@@ -57,13 +57,17 @@ def reproduce(
     folder, serial, done = Path(out), Serial(Silent()), dict[str, Reproduced]()
     with locked_folder(folder):
         say("inspecting what each run needs")
-        grid = Grid(folder / RUNS, scale.seeds, say)
+        grid = Grid(folder / RUNS, scale.seeds)
         batches: dict[bool, dict[Path, Plan]] = {False: {}, True: {}}
         for want in (want for wants in wanted.values() for want in wants):
             batches[want.timed] |= grid.places(want)
         finished = [run for run in map(RunFolder, batches[False] | batches[True]) if run.status() == "finished"]
         if keep_models and (gone := sum(not run.model.is_dir() for run in finished)):
             say(f"{gone} finished runs were made without --keep-models and have no learner")
+        if not any(batches.values()) and grid.missing:
+            raise ValueError(f"nothing can be run: {'; '.join(grid.missing)}")
+        for sentence in grid.missing:
+            say(sentence)
         require_real_folder(grid.folder)
         make_folder(grid.folder)
 

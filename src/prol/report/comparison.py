@@ -17,6 +17,22 @@ BESIDE = "*"
 RAN_BESIDE = f"{BESIDE} Other runs were running at the same time: alone it is faster."
 
 
+_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
+
+
+def t_quantile(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t distribution: exact to four digits up to ten degrees of freedom, then nearly.
+
+    >>> round(t_quantile(2), 2), round(t_quantile(19), 3)
+    (4.3, 2.093)
+    """
+    if freedom <= len(_QUANTILES):
+        return _QUANTILES[freedom - 1]
+    z = 1.959964  # Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5)
+    second, third = (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + (z**3 + z) / (4 * freedom) + second / freedom**2 + third / freedom**3
+
+
 @dataclass(frozen=True)
 class Row:
     """One method of a comparison. Accuracies are in percent, `history` holds the average accuracy after each task.
@@ -47,6 +63,19 @@ def compare_runs(runs: Sequence[RunFiles]) -> list[Row]:
     ordered = sorted(runs, key=lambda run: (run.name, run.config["seed"]))
     rows = [_row(name, list(group)) for name, group in groupby(ordered, key=lambda run: run.name)]
     return sorted(rows, key=lambda row: -row.faa.mean)
+
+
+def paired_difference(one: Row, other: Row) -> tuple[float, float, int] | None:
+    """Mean difference in final accuracy over the seeds of both rows, half its 95 % interval, and how many these are.
+
+    None for fewer than two common seeds.
+    """
+    first, second = (dict(zip(row.seeds, row.faa.values, strict=True)) for row in (one, other))
+    differences = Spread.of([first[seed] - second[seed] for seed in first if seed in second] or [0.0])
+    count = len(differences.values)
+    if differences.deviation is None:
+        return None
+    return differences.mean, t_quantile(count - 1) * differences.deviation / count**0.5, count
 
 
 def _row(name: str, runs: list[RunFiles]) -> Row:
@@ -206,15 +235,24 @@ def comparison_table(rows: Sequence[Row]) -> RichTable:
     return _table(_titles(rows, "\n"), cells).rich(dense=True)
 
 
-def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[str]) -> str:
-    """The same as a page, with the runs that are not finished."""
+def comparison_sheet(rows: Sequence[Row], mark: str = "") -> Table:
+    """The same with one line for each method and its seeds in a column; `mark` is put around names."""
     method, *titles = _titles(rows, " ")
     cells = [
-        [text(f"`{row.name}`"), text(", ".join(map(str, row.seeds))), *_cells(row, rows, " ± ", " ({})", ", ")]
+        [
+            text(f"{mark}{row.name}{mark}"),
+            text(", ".join(map(str, row.seeds))),
+            *_cells(row, rows, " ± ", " ({})", ", "),
+        ]
         for row in rows
     ]
+    return _table([method, "seeds", *titles], cells)
+
+
+def comparison_markdown(headline: str, rows: Sequence[Row], failures: Sequence[str]) -> str:
+    """The table as a page, with the runs that are not finished."""
     lines = [f"# Comparison on {headline.partition(':')[0]}", "", f"{headline}.", ""]
-    lines += [*_table([method, "seeds", *titles], cells).markdown(), "", *notes(rows)]
+    lines += [*comparison_sheet(rows, "`").markdown(), "", *notes(rows)]
     if failures:
         lines += ["", "## Not finished", "", *(f"- {failure}" for failure in failures)]
     return "\n".join(lines) + "\n"
@@ -227,6 +265,13 @@ def notes(rows: Sequence[Row]) -> list[str]:
         "task, besides the frozen backbone and the optimiser's moments; bytes stored are those of parameters, "
         "statistics and samples together."
     ]
+    if len(rows) > 1 and (paired := paired_difference(*rows[:2])) is not None:
+        mean, half, count = paired
+        notes.append(
+            f"Paired by seed, FAA of {rows[0].name} is {mean:.2f} points above that of {rows[1].name}, 95 % interval "
+            f"{mean - half:.2f} to {mean + half:.2f} ({count} seeds). A seed varies the order of the samples, initial "
+            "values and augmentation; training and test images are the same for all seeds."
+        )
     return notes + [RAN_BESIDE] * any(row.side_by_side for row in rows)
 
 
