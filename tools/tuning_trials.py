@@ -30,7 +30,7 @@ from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.gaussian import Blend, Gaussian
-from prol.methods.prol_plus.learner import one_cycle
+from prol.methods.prol_plus.tuning import one_cycle
 
 SPECS = ("norms:.002:400", "norms:.004:400", "norms:.008:400", "normsflip:.004:400", "all:.00003:400", "all:.0001:400")
 HEAD_RATE, RIDGE, DECAY = 0.002, 100.0, 0.99

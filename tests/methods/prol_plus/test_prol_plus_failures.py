@@ -17,7 +17,8 @@ from methods.prol_plus.small_prol_plus import CLASSES, blocks_of, learn, make
 from methods.small_streams import pictures
 from prol.backbones import ViT, evaluation_input
 from prol.methods.closed_form.first_task import FirstTask
-from prol.methods.prol_plus.learner import FirstBlocks, PROLPlus
+from prol.methods.prol_plus.learner import PROLPlus
+from prol.methods.prol_plus.tuning import FirstBlocks
 from prol.state import State
 from prol.testing.stream import difference, same_bits
 

@@ -25,7 +25,8 @@ from methods.small_streams import pictures, tensors
 from prol.backbones import ViT, evaluation_input
 from prol.learner import Amount
 from prol.methods.closed_form.moments import Totals
-from prol.methods.prol_plus.learner import MOST_GONE, PROLPlus, gone, one_cycle
+from prol.methods.prol_plus.learner import MOST_GONE, PROLPlus
+from prol.methods.prol_plus.tuning import gone, one_cycle
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
