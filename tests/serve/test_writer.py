@@ -23,9 +23,10 @@ from prol.serve.errors import RequestError
 from prol.serve.jobs import Job, LateLabels, Learn, Remove, Result, WriteContext
 from prol.serve.monitoring import Activity, Kind
 from prol.serve.pending import Pending, PendingImage
+from prol.serve.records import Key, Records
 from prol.serve.settings import Limits
 from prol.serve.snapshots import Publisher, Snapshot
-from prol.serve.store import Key, Opened, Records, Store, describe
+from prol.serve.store import Opened, Store, describe
 from prol.serve.uploads import MemoryBudget, Reservation
 from prol.serve.writer import Writer
 from prol.testing.stream import difference
