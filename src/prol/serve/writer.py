@@ -70,6 +70,8 @@ class Writer:
         self._description, self._last_version = describe(learner), version
         self._durable = Durable(learner.state())
         self._changes = Changes(learner)
+        if store.uses_journal and store.journal.is_open():  # a new service, whose first checkpoint is this state
+            self._changes.restart(self._durable.state)
         # What was replayed at the start becomes a checkpoint at once.
         replayed_some = version > (store.checkpoints.newest_number() or 0)
         self._checkpoint_at = time.monotonic() if replayed_some else math.inf
