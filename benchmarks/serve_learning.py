@@ -3,7 +3,8 @@
     python benchmarks/serve_learning.py --out serve_learning.json
 
 Both take the same encoded images in chunks of 10, in turns in one run, so that the ratio holds on a machine whose speed
-changes. The loop decodes and learns them in this process, with as many threads as the server, and saves nothing.
+changes. The loop decodes and learns them in this process, with as many threads as the server, and saves nothing. The
+processor time of both is less disturbed by other processes than the rates are.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def measure(case: str, images: list[bytes], labels: list[str], given: argparse.N
         flags = [flag for name, value in options.items() for flag in ("--option", f"{name}={value}")]
         flags += ["--method", method, "--backbone", given.backbone, "--threads", str(given.threads)]
         with (
-            server(Path(folder) / "model", [*flags, *shlex.split(given.flags)]) as address,
+            server(Path(folder) / "model", [*flags, *shlex.split(given.flags)]) as (address, pid),
             httpx.Client(base_url=address, timeout=300) as client,
         ):
 
@@ -96,8 +97,8 @@ def measure(case: str, images: list[bytes], labels: list[str], given: argparse.N
                 learn_there(number)
             numbers, loop, served = [given.begin] * 2, [], []
             for _ in range(given.turns):
-                loop.append(turn(learn_here, numbers, 0, given.seconds))
-                served.append(turn(learn_there, numbers, 1, given.seconds))
+                loop.append(turn(learn_here, numbers, 0, given.seconds, time.process_time))
+                served.append(turn(learn_there, numbers, 1, given.seconds, lambda: processor_seconds(pid)))
             visible = [seen_after(client, images[0], learn_there(number)) for number in range(given.lessons)]
     ratios = [there[0] / here[0] for here, there in zip(loop, served, strict=True)]
     return {
@@ -105,6 +106,8 @@ def measure(case: str, images: list[bytes], labels: list[str], given: argparse.N
         "served_images_per_second": statistics.median(row[0] for row in served),
         "ratio": statistics.median(ratios),
         "ratios": ratios,
+        "loop_processor_ms_per_image": statistics.median(row[2] for row in loop),
+        "served_processor_ms_per_image": statistics.median(row[2] for row in served),
         "longest_learn_seconds": max(row[1] for row in served),
         "longest_step_of_the_loop_seconds": max(row[1] for row in loop),
         "visible_seconds": statistics.median(visible),
@@ -116,15 +119,24 @@ def of_chunk(number: int, count: int) -> list[int]:
     return [(number * CHUNK + k) * 37 % count for k in range(CHUNK)]
 
 
-def turn(learn: Callable[[int], object], numbers: list[int], which: int, seconds: float) -> tuple[float, float]:
-    """Images per second, and the longest chunk."""
-    begin, longest, chunks = time.perf_counter(), 0.0, 0
+def turn(
+    learn: Callable[[int], object], numbers: list[int], which: int, seconds: float, used: Callable[[], float]
+) -> tuple[float, float, float]:
+    """Images per second, the longest chunk, and milliseconds of processor time per image."""
+    begin, before, longest, chunks = time.perf_counter(), used(), 0.0, 0
     while (began := time.perf_counter()) < begin + seconds:
         learn(numbers[which])
         numbers[which] += 1
         chunks += 1
         longest = max(longest, time.perf_counter() - began)
-    return CHUNK * chunks / (time.perf_counter() - begin), longest
+    images = CHUNK * chunks
+    return images / (time.perf_counter() - begin), longest, 1000 * (used() - before) / images
+
+
+def processor_seconds(pid: int) -> float:
+    """Of all threads of a process so far (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def seen_after(client: httpx.Client, image: bytes, version: int) -> float:
@@ -137,15 +149,15 @@ def seen_after(client: httpx.Client, image: bytes, version: int) -> float:
 
 
 @contextmanager
-def server(folder: Path, flags: list[str]) -> Iterator[str]:
-    """The address of a server of its own."""
+def server(folder: Path, flags: list[str]) -> Iterator[tuple[str, int]]:
+    """The address of a server of its own, and its process."""
     command = [sys.executable, "-m", "prol", "serve", str(folder), "--port", "0", "--device", "cpu", *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
     try:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "http://" in line)
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        yield "http://" + line.rpartition("http://")[2].strip()
+        yield "http://" + line.rpartition("http://")[2].strip(), process.pid
     finally:
         process.terminate()
         process.wait(120)

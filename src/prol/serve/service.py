@@ -81,7 +81,7 @@ class Service:
     def _predict(self, body: bytes, content_type: str | None, top: int, memory: Reservation) -> dict[str, Any]:
         files = read_form(body, content_type, self.limits).files["images"]
         pictures = decode_images(files, self.limits, memory)
-        snapshot = self.writer.publisher.current
+        snapshot = self.writer.publisher.ask()
         with self.writer.device_lock:
             predictions = snapshot.predict(pictures, top)
         ids = self.pending.add(
