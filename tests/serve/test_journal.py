@@ -15,6 +15,7 @@ import prol
 from prol.backbones import ViT
 from prol.classes import Label
 from prol.learner import Learner
+from prol.serve import changes
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError
 from prol.serve.jobs import Job, Learn, Merge, Remove, Rename, Undo
@@ -103,6 +104,18 @@ def test_without_a_journal_each_commit_is_a_checkpoint(tiny: ViT, tmp_path: Path
         assert writer._store.checkpoints.newest_number() == writer.committed.version
         assert not journals(writer)
     assert not writer._learner.stored.logs_products
+
+
+def test_what_would_not_be_small_is_committed_as_a_whole(
+    tiny: ViT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "SMALL", 10)
+    monkeypatch.setattr(changes, "SHARE", 1000)
+    writer = writer_of(prol.create("ncm", tiny), tmp_path / "model")
+    for step in range(changes.PAUSE + 5):
+        done(writer, chunk(10 * step, ["cat", "dog"]))
+        assert writer._store.checkpoints.newest_number() == writer.committed.version
+        assert difference(recovered(writer).state, writer._learner.state()) == ""
 
 
 def test_a_checkpoint_replaces_the_journal_in_time_and_after_so_many_entries(tiny: ViT, tmp_path: Path) -> None:

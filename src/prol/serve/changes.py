@@ -22,6 +22,8 @@ SHARE = 4
 """An update has at most this part of the bytes of the whole state, unless that is small."""
 SMALL = 1 << 20
 """Bytes that any update may have."""
+PAUSE = 16
+"""Restarts that are left out after an update was too large: comparing has a cost, and the next ones will be, too."""
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -56,10 +58,14 @@ class Changes:
         self._known: dict[str, Tensor] = {}
         self._classes: list[Any] = []
         self._loads = -1
-        self._limit = 0
+        self._limit = self._pause = 0
 
     def restart(self, state: SavedState) -> None:
         """The learner is in this state, and it is committed: changes count from here."""
+        if self._pause:
+            self._pause -= 1
+            self.stop()
+            return
         registry = self._learner.stored.registry
         matrices = registry.matrices()
         inside = _block_names(matrices)
@@ -104,6 +110,7 @@ class Changes:
         for name, tensor in sorted(others.items(), key=lambda item: -item[1].numel()):  # it soon is too much, if it is
             tensors |= self._difference(name, tensor.cpu())
             if Amount.of(*tensors.values()).bytes > self._limit:
+                self._pause = PAUSE
                 return None
         content["gone"] = [name for name in self._known if name not in others]
         for name in content["gone"]:
