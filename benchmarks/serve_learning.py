@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--backbone", default="tiny")
-    parser.add_argument("--seconds", type=float, default=15, help="of a turn")
+    parser.add_argument("--chunks", type=int, default=30, help="of a turn")
     parser.add_argument("--turns", type=int, default=3, help="of each kind, in alternation")
     parser.add_argument("--begin", type=int, default=20, help="chunks learnt before anything is measured")
     parser.add_argument("--lessons", type=int, default=10, help="chunks after which predictions are asked")
@@ -95,10 +95,12 @@ def measure(case: str, images: list[bytes], labels: list[str], given: argparse.N
             for number in range(given.begin):
                 learn_here(number)
                 learn_there(number)
-            numbers, loop, served = [given.begin] * 2, [], []
-            for _ in range(given.turns):
-                loop.append(turn(learn_here, numbers, 0, given.seconds, time.process_time))
-                served.append(turn(learn_there, numbers, 1, given.seconds, lambda: processor_seconds(pid)))
+            loop, served = [], []
+            for number in range(given.turns):
+                # The same chunks: some take longer, because a learner predicts them first to calibrate itself.
+                chunks = range(given.begin + number * given.chunks, given.begin + (number + 1) * given.chunks)
+                loop.append(turn(learn_here, chunks, time.process_time))
+                served.append(turn(learn_there, chunks, lambda: processor_seconds(pid)))
             visible = [seen_after(client, images[0], learn_there(number)) for number in range(given.lessons)]
     ratios = [there[0] / here[0] for here, there in zip(loop, served, strict=True)]
     return {
@@ -119,17 +121,14 @@ def of_chunk(number: int, count: int) -> list[int]:
     return [(number * CHUNK + k) * 37 % count for k in range(CHUNK)]
 
 
-def turn(
-    learn: Callable[[int], object], numbers: list[int], which: int, seconds: float, used: Callable[[], float]
-) -> tuple[float, float, float]:
+def turn(learn: Callable[[int], object], chunks: range, used: Callable[[], float]) -> tuple[float, float, float]:
     """Images per second, the longest chunk, and milliseconds of processor time per image."""
-    begin, before, longest, chunks = time.perf_counter(), used(), 0.0, 0
-    while (began := time.perf_counter()) < begin + seconds:
-        learn(numbers[which])
-        numbers[which] += 1
-        chunks += 1
+    begin, before, longest = time.perf_counter(), used(), 0.0
+    for number in chunks:
+        began = time.perf_counter()
+        learn(number)
         longest = max(longest, time.perf_counter() - began)
-    images = CHUNK * chunks
+    images = CHUNK * len(chunks)
     return images / (time.perf_counter() - begin), longest, 1000 * (used() - before) / images
 
 
