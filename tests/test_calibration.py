@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import prol
 from methods.small_streams import pictures
 from prol.backbones import ViT
-from prol.calibration import FACTORS, GROWTH, Calibration, observe, probabilities
+from prol.calibration import FACTORS, GROWTH, Calibration, brier_score, observe, probabilities, relative_spread
 from prol.state import State
 
 KINDS = [number % 3 for number in range(12)]
@@ -31,14 +31,15 @@ def noisy_scores(count: int, classes: int, sharpness: float, seed: int = 0) -> t
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 7.0])
 @pytest.mark.parametrize("prior", [1.0, None])
-def test_the_temperature_is_that_of_least_log_loss(sharpness: float, prior: float | None) -> None:
+def test_the_temperature_is_that_of_least_brier_score(sharpness: float, prior: float | None) -> None:
     calibration = Calibration(State())
     scores, rows = noisy_scores(4000, 5, sharpness)
     units = None if prior is None else torch.full((5,), prior)
     calibration.learnt(4000, observe(scores, rows, torch.ones(4000, dtype=torch.bool), units, None))
-    found = float(calibration.temperature(prior, scores)[0])
-    assert found == pytest.approx(sharpness, rel=0.05)
-    direct = min((float(F.cross_entropy(scores / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[1]
+    relative = relative_spread(scores, scores.std(1, correction=0).mean().item()).unsqueeze(1)
+    found = float((calibration.temperature(prior, scores) / relative)[0])
+    assert found == pytest.approx(sharpness, rel=0.1)
+    direct = min((float(brier_score(scores / relative / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[1]
     assert found == pytest.approx(direct, rel=0.05)
 
 
@@ -64,16 +65,23 @@ def test_classes_that_are_not_known_or_not_learnt_take_no_part() -> None:
     assert observe(scores[:, :1], torch.zeros(50, dtype=torch.long), known, torch.ones(1), None) is None
 
 
-def test_each_image_is_measured_by_the_temperature_of_its_class() -> None:
-    """Where the scores of one class's images have another scale, its prior temperature takes that out."""
-    scores, rows = noisy_scores(4000, 4, 1.0)
-    scaled = torch.where((rows == 1).unsqueeze(1), 5 * scores, scores)
-    known = torch.ones(4000, dtype=torch.bool)
-    plain = observe(scores, rows, known, torch.ones(4), None)
-    found = observe(scaled, rows, known, torch.tensor([1.0, 5.0, 1.0, 1.0]), None)
-    assert plain is not None
+def test_each_image_is_measured_by_the_temperature_of_its_class_and_the_spread_of_its_scores() -> None:
+    scores, rows = noisy_scores(400, 4, 1.0)
+    found = observe(scores, rows, torch.ones(400, dtype=torch.bool), torch.tensor([1.0, 5.0, 1.0, 2.0]), None, 1.7)
     assert found is not None
-    assert found.losses == pytest.approx(plain.losses)
+    units = torch.tensor([1.0, 5.0, 1.0, 2.0], dtype=torch.float64)[rows]
+    units *= (scores.std(1, correction=0) / 1.7) ** (4 / 34)
+    for factor, loss in zip(FACTORS, found.losses, strict=True):
+        wrong = (scores / (factor * units[:, None])).softmax(1) - F.one_hot(rows, 4)
+        assert loss == pytest.approx(2 * float(wrong.square().sum()))
+
+
+def test_an_image_whose_scores_spread_more_is_less_certain_of_the_same_gap() -> None:
+    narrow = torch.tensor([[3.0, 1.0, 0.9, 1.1]], dtype=torch.float64)
+    wide = torch.tensor([[3.0, 1.0, -3.0, -2.0]], dtype=torch.float64)
+    low, high = (float(relative_spread(scores, 1.0)) for scores in (narrow, wide))
+    assert low < 1 < high
+    assert relative_spread(torch.cat([narrow, torch.tensor([[-torch.inf]])], 1), 1.0).item() == low
 
 
 def test_a_class_of_which_nothing_was_learnt_has_no_probability() -> None:

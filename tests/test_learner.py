@@ -221,3 +221,13 @@ def test_the_footprint_grows_with_the_classes_and_holds_no_sample(make: Make, me
         for amount in (found.trained_now, found.parameters_stored, found.statistics_stored):
             assert amount.bytes == 8 * amount.count
     assert totals[1] - totals[0] == totals[2] - totals[1] > 0
+
+
+@METHODS
+def test_a_learner_prints_what_it_is(method: str, make: Make) -> None:
+    learner = make(method)
+    assert repr(learner).startswith(f"<learner {method} on {learner.backbone.name}: no classes, nothing learnt")
+    learner.learn(pictures(20), [*range(10), *range(10)])
+    stored = learner.footprint()
+    size = stored.parameters_stored.bytes + stored.statistics_stored.bytes
+    assert f"10 classes (0, 1, 2, 3, 4, 5, 6, 7 and 2 more), 20 images learnt, {size:,} bytes stored>" in repr(learner)

@@ -33,11 +33,17 @@ def test_every_public_name_is_there() -> None:
         "Learner",
         "__version__",
         "check_learner",
+        "compare",
         "create",
+        "list_datasets",
+        "list_methods",
         "load",
         "merge",
+        "run",
         "save",
+        "stream",
     }
+    assert dir(prol) == sorted(prol.__all__)
     assert all(getattr(prol, name) is not None for name in prol.__all__)
 
 

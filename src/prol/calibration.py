@@ -1,9 +1,10 @@
 """Calibrated probabilities: a temperature from predictions made before learning, of which only sums are stored.
 
-A chunk that is about to be learnt is a fair test. From time to time the learner predicts it first, and adds up the log
-loss at each of a grid of temperatures. Images of classes that are not known yet take no part. The temperature is that
-with the least loss, drawn towards a prior one while there are few such predictions. Sums of earlier predictions count
-by the share of today's images that had been learnt then, because the learner has changed since.
+A chunk that is about to be learnt is a fair test. From time to time the learner predicts it first, and adds up the
+Brier score at each of a grid of temperatures. Images of classes that are not known yet take no part. The temperature
+is that with the least score, drawn towards a prior one while there are few such predictions. Sums of earlier
+predictions count by the share of today's images that had been learnt then, because the learner has changed since. An
+image whose scores spread more among classes than usual has a higher temperature.
 
 The same images say how familiar images of known classes are. That changes while the learner learns: each observation is
 compared with what was expected after those before it, and expectations are corrected by how far they have been off.
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from prol.state import State
@@ -31,6 +31,10 @@ PRIOR_DEVIATION = 0.25
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
+BRIER_WEIGHT = 2.0
+"""Weight of a Brier score beside the prior of the temperature, for which a log loss would count 1."""
+SPREAD_CLASSES = 30
+"""Classes at which an image's temperature follows the root of the spread of its scores, with far more the spread."""
 SETTLED = 2
 """Images per class from which on familiarity is observed: before, it changes faster than it can be followed."""
 ENOUGH = 10.0
@@ -45,8 +49,8 @@ FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residu
 class Observation:
     """Sums over `count` images of known classes, predicted before they were learnt.
 
-    The log `losses` at each factor, the `spread` of their scores, and their `familiarity`: its values and squares.
-    There were so many `classes`.
+    The `losses` at each factor, which are Brier scores, the `spread` of the images' scores, and their `familiarity`:
+    its values and squares. There were so many `classes`.
     """
 
     losses: tuple[float, ...]
@@ -66,13 +70,13 @@ class Calibration:
         self.losses = [0.0] * len(FACTORS)
         self.count, self.spread, self.images, self.next = 0.0, 0.0, 0, 1
         self.weight, self.familiarity, self.familiarity_squares = 0.0, 0.0, 0.0
-        self.residuals, self.residual_squares, self.observed_at = 0.0, 0.0, 0
+        self.residuals, self.residual_squares, self.observed_at, self.familiar_at = 0.0, 0.0, 0, 0
         for place, factor in enumerate(FACTORS):
             read, load = partial(self.losses.__getitem__, place), partial(self.losses.__setitem__, place)
             state.value(f"losses/{factor:.3g}", read=read, load=load, merge="sum", later=True)
         for name in ("count", "spread", "images", *FAMILIAR):
             state.value(name, self, merge="sum", later=True)
-        for name in ("next", "observed_at"):
+        for name in ("next", "observed_at", "familiar_at"):
             state.value(name, self, later=True)
 
     @property
@@ -80,25 +84,28 @@ class Calibration:
         """Whether the next chunk is to be predicted before it is learnt."""
         return self.images >= self.next
 
-    def learnt(self, images: int, observed: Observation | None) -> None:
-        """So many images were learnt; before that, this was observed on them."""
+    def learnt(self, images: int, observed: Observation | None, glanced: Observation | None = None) -> None:
+        """So many images were learnt; before that, this was observed on them, by an up-to-date classifier or not."""
         before, self.images = self.images, self.images + images
+        if observed is not None:
+            rest = min((GROWTH - 1) * self.images, SPACING * observed.count * math.sqrt(self.images))
+            self.next = self.images + max(1, math.ceil(rest))
+        observed = observed or glanced
         if observed is None:
             return
-        rest = min((GROWTH - 1) * self.images, SPACING * observed.count * math.sqrt(self.images))
-        self.next = self.images + max(1, math.ceil(rest))
         decay, self.observed_at = self.observed_at / self.images, self.images
         for place, loss in enumerate(observed.losses):
             self.losses[place] = decay * self.losses[place] + loss
         self.count = decay * self.count + observed.count
         self.spread = decay * self.spread + observed.spread
         if observed.familiarity is not None and before >= SETTLED * observed.classes:
-            self._compare(decay, observed.count, *observed.familiarity)
+            self._compare(observed.count, *observed.familiarity)
 
-    def _compare(self, decay: float, count: int, values: float, squares: float) -> None:
+    def _compare(self, count: int, values: float, squares: float) -> None:
         """Adds the familiarity of `count` images, and its residuals from what was expected, in deviations."""
         if not math.isfinite(squares):
             return
+        decay, self.familiar_at = self.familiar_at / self.images, self.images
         residuals, residual_squares = 0.0, float(count)
         if self.weight >= ENOUGH:
             mean, deviation = _moments(self.weight, self.familiarity, self.familiarity_squares)
@@ -138,10 +145,20 @@ class Calibration:
 
     def temperature(self, prior: float | None, scores: Tensor) -> Tensor:
         """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
-        unit = scores.new_full((scores.shape[0], 1), prior or 0.0, dtype=torch.float64)  # len() is fixed in a graph
-        if prior is None:
-            unit = unit + self.spread / self.count if self.count else _spread(scores).unsqueeze(1)
-        return unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)
+        usual, found = self.usual_spread(), self.usual_temperature(prior)
+        if found is None:
+            return _spread(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
+        unit = scores.new_full((scores.shape[0], 1), found, dtype=torch.float64)  # len() is fixed in a graph
+        return unit if usual is None else unit * relative_spread(scores, usual).unsqueeze(1)
+
+    def usual_temperature(self, prior: float | None) -> float | None:
+        """That of an image of the usual spread; None where each image's own spread is the unit."""
+        unit = self.usual_spread() if prior is None else prior
+        return None if unit is None else unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)
+
+    def usual_spread(self) -> float | None:
+        """The mean spread of scores among the classes, of images observed; None before any was."""
+        return self.spread / self.count if self.count and self.spread else None
 
     def _factor(self, deviation: float) -> float:
         """The factor with the least loss and distance from 1, between those of the grid by a parabola."""
@@ -157,12 +174,18 @@ class Calibration:
 
 
 def observe(
-    scores: Tensor, rows: Tensor, known: Tensor, prior: Tensor | None, familiarity: Tensor | None
+    scores: Tensor,
+    rows: Tensor,
+    known: Tensor,
+    prior: Tensor | None,
+    familiarity: Tensor | None,
+    usual_spread: float | None = None,
 ) -> Observation | None:
     """What predictions before learning show: scores `[N, C]` for images of class rows `[N]`, where `known` `[N]`.
 
     The unit of an image's temperature is that of its class in `prior` `[C]`, or the mean spread of scores: a class that
-    has few samples yet says nothing about how certain others are.
+    has few samples yet says nothing about how certain others are. It is higher for an image whose scores spread more
+    than usual, or than those of the others where that is not known.
     None where they show nothing: no image of a class that could be predicted, or fewer than two such classes.
     """
     scores = scores.double()
@@ -176,13 +199,33 @@ def observe(
         return None
     spread = _spread(some)
     unit = spread.mean().expand(len(some)) if prior is None else prior.to(some)[rows[fair]]
-    scaled = some / unit.unsqueeze(1)
-    losses = [float(F.cross_entropy(scaled / factor, right, reduction="sum")) for factor in FACTORS]
+    scaled = some / (unit * relative_spread(some, usual_spread or float(spread.mean()))).unsqueeze(1)
+    losses = torch.stack([BRIER_WEIGHT * brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
     sums = None
     if familiarity is not None:
         usual = familiarity[fair].double()
         sums = float(usual.sum()), float(usual.square().sum())
     return Observation(tuple(losses), len(some), float(spread.sum()), sums, int(seen.sum()))
+
+
+def brier_score(logits: Tensor, rows: Tensor) -> Tensor:
+    """Σ_c (p_c - [c = y])² summed over images of the class rows y `[N]`, p being the softmax of logits `[N, C]`.
+
+    It is a proper score like the log loss, but hardly counts how small the probability of a label is that was missed:
+    mean confidence is closer to accuracy.
+    """
+    likely = logits.softmax(1)
+    return (likely.square().sum(1) - 2 * likely.gather(1, rows.unsqueeze(1)).squeeze(1) + 1).sum()
+
+
+def relative_spread(scores: Tensor, usual: float) -> Tensor:
+    """How much higher the temperature of an image of scores `[N, C]` is than usual, `[N]`.
+
+    It is (s / `usual`)^(C / (C + 30)) for scores of the standard deviation s among C classes: with few of them, the
+    deviation is mostly that of the predicted class from the others, which says how certain the prediction is.
+    """
+    classes = scores.isfinite().sum(1)
+    return (_spread(scores) / usual) ** (classes / (classes + SPREAD_CLASSES))
 
 
 def probabilities(scores: Tensor, temperature: Tensor | float) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from prol.prediction import InputOptions as InputOptions
 from prol.prediction import Predictor
 from prol.state import State as State
 from prol.tables import Amount as Amount
+
+if TYPE_CHECKING:
+    from prol.verbs import Evaluation
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class Learner(Predictor):
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
-        observed = self._foresee(pixels, names) if self.calibration.due else None
+        observed = self.foresee(pixels, names) if self.calibration.due else None
         random = self.random.get_state()
         record = None
         if new or self.several_steps or self.undo_record.enabled:
@@ -139,7 +143,7 @@ class Learner(Predictor):
             self.learn_pixels(pixels, torch.tensor([self.row_of[name] for name in names]))
             if record is not None:
                 self.flush()  # an update that failed must be taken back now, its new classes too
-            self.calibration.learnt(len(names), observed)
+            self.calibration.learnt(len(names), observed, self.glance() if observed is None else None)
         except Exception:
             self._return_to(record, random)
             raise
@@ -147,7 +151,7 @@ class Learner(Predictor):
             self.stored.close()
             self._latest.clear()
 
-    def _foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
+    def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
         """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""
         rows = torch.tensor([self.row_of.get(name, -1) for name in names])
         if len(self.classes) < 2 or not bool((rows >= 0).any()):
@@ -155,9 +159,14 @@ class Learner(Predictor):
         self.flush()  # an error of an earlier update is no error of this prediction
         try:
             scores, familiarity = self.predict_with_familiarity(pixels)
-            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity)
+            usual = self.calibration.usual_spread()
+            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity, usual)
         except (ValueError, RuntimeError):
             return None
+
+    def glance(self) -> Observation | None:
+        """What an earlier classifier showed on the chunk just learnt, before it was; None where that is not free."""
+        return None
 
     @property
     def augmentation(self) -> torch.Generator | None:
@@ -172,6 +181,21 @@ class Learner(Predictor):
         """Learns from images in the caller's memory, of which only copies may be stored, and class rows `[B]` there."""
         rows = upload(rows, self.backbone.device)
         self.update(self.encode(self.training_input(pixels)), rows)
+
+    def learn_folder(self, path: str | Path, chunk: int = 10, seed: int = 0, **options: Any) -> Evaluation | None:
+        """Learns `path/CLASS/*.jpg` in one pass with progress, a fifth held out; returns the `Evaluation` on that.
+
+        Options are those of `prol.verbs.learn_folder`.
+        """
+        from prol.verbs import learn_folder
+
+        return learn_folder(self, path, chunk, seed, **options)
+
+    def evaluate(self, data: Any) -> Evaluation:
+        """Accuracy, confusion and calibration on what `prol.stream` returned or takes: its test images, or all."""
+        from prol.verbs import evaluate
+
+        return evaluate(self, data)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""

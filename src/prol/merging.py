@@ -233,7 +233,8 @@ def declared_sums(state: State) -> Sums:
     """A state, grouped by how its entries and values merge."""
     tables, totals, alike = dict[str, Tensor](), dict[str, Tensor](), dict[str, dict[str, Tensor]]()
     for entry in state.entries():
-        if entry.merge == "sum" and entry.saved:
+        over = entry.grows is not None and not entry.grows()  # a table of what was needed at the beginning only
+        if entry.merge == "sum" and entry.saved and not over:
             (tables if entry.combine else totals).update(entry.tensors())
         if entry.agree:
             alike.setdefault(entry.agree, {}).update(entry.tensors())

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SavedState = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and everything else as JSON."""
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,22 @@ class Model:
                 self._latest[solve.__name__] = solve()
             found: T = self._latest[solve.__name__]
             return found
+
+    def __repr__(self) -> str:
+        """Method, backbone, classes, images learnt and bytes stored.
+
+        >>> import prol
+        >>> prol.create("ncm", "tiny", device="cpu")
+        <learner ncm on vit_tiny_patch16_128.distilled: no classes, nothing learnt, 0 bytes stored>
+        """
+        counts, stored = self.class_counts(), self.footprint()
+        images = self.calibration.images if counts is None else round(float(counts.sum()))
+        size = stored.parameters_stored.bytes + stored.statistics_stored.bytes + stored.samples_stored.bytes
+        names, total = ", ".join(str(name) for name in self.classes[:_MOST_NAMED]), len(self.classes)
+        more = f" and {total - _MOST_NAMED:,} more" if total > _MOST_NAMED else ""
+        known = f"{total:,} class{'es' * (total > 1)} ({names}{more})" if total else "no classes"
+        learnt = f"{images:,} image{'s' * (images > 1)} learnt" if images else "nothing learnt"
+        return f"<learner {self.name} on {self.backbone.name}: {known}, {learnt}, {size:,} bytes stored>"
 
     # Saving
 

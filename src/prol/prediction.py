@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from prol.answers import Classification as Classification
 from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Augment, Backbone, InputRange, Pixels
 from prol.calibration import probabilities
-from prol.classes import Label
 from prol.model import Model
 from prol.options import Options
 
@@ -68,21 +68,6 @@ class InputOptions(Options):
     """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
     crop_pct: float | None = None
     """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
-
-
-@dataclass(frozen=True)
-class Classification:
-    """What a learner says about N images.
-
-    `labels` has the most probable class of each. `probabilities` `[N, C]`, in the order of `learner.classes`, are
-    calibrated: of predictions with 80 %, about 80 in 100 are right, for images like those learnt. `unknown` `[N]` is,
-    for each image, the share of known images that were more familiar; above 0.95 it is probably none of the classes.
-    None where the method has no familiarity or too few images were observed.
-    """
-
-    labels: list[Label]
-    probabilities: Tensor
-    unknown: Tensor | None
 
 
 class Predictor(Model):

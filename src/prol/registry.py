@@ -6,6 +6,7 @@ whose value is "module:attribute".
 
 from __future__ import annotations
 
+import fnmatch
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -80,6 +81,24 @@ _BUILT_IN = {
 def names(group: str) -> dict[str, str]:
     """Every known name of a group ("methods", "datasets" or "protocols") and where it lives."""
     return _known(group, _added(group))
+
+
+def list_methods(pattern: str = "*") -> list[str]:
+    """Names of methods for `prol.create`, sorted; all, or those that match a pattern.
+
+    >>> list_methods("*lda")
+    ['klda', 'slda']
+    """
+    return sorted(fnmatch.filter(names("methods"), pattern))
+
+
+def list_datasets(pattern: str = "*") -> list[str]:
+    """Names of data sets for `prol run`, sorted; all, or those that match a pattern.
+
+    >>> list_datasets("imagenet*")
+    ['imagenet_a', 'imagenet_r']
+    """
+    return sorted(fnmatch.filter(names("datasets"), pattern))
 
 
 def load_all(group: str) -> tuple[dict[str, Any], list[str]]:

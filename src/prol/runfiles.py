@@ -266,12 +266,9 @@ class RunFiles:
 def read_run(path: str | Path) -> RunFiles:
     """Reads a finished run; after this every declared key is there and holds what it must.
 
-    Raises
-    ------
-    DamagedFile
-        If a file is not what it must be.
-    OSError
-        If config.json or result.json cannot be read; timing.json and stream.json may be missing.
+    Raises:
+        DamagedFile: if a file is not what it must be.
+        OSError: if config.json or result.json cannot be read; timing.json and stream.json may be missing.
 
     >>> read_run("results/digits/ncm-seed0").result["metrics"]["faa"]
     82.45125348189416

@@ -224,9 +224,11 @@ def test_other_number_types_are_refused(dtype: type[np.generic]) -> None:
         (np.zeros((2, 1, 2_000_000), dtype=np.uint8), "2000000 x 1 pixels is too long"),
         ([torch.zeros(3, 10_001, 10, dtype=torch.uint8)], "10 x 10001 pixels is too narrow"),
         (Image.new("RGB", (8, 8)), r"\[image\]"),
-        (["cat.jpg"], "str"),
+        (["no/cat.jpg"], "there is no image 'no/cat.jpg'"),
+        ([Path(__file__).parent], "is a folder"),
+        ([Path(__file__)], "cannot be read: cannot identify image file"),
         ([None], "NoneType"),
-        ("cat.jpg", "str"),
+        ("cat.jpg", r"a single file goes in a list, \['cat.jpg'\]"),
         (None, "NoneType"),
         (7, "int"),
         (iter([COLOUR[0]]), "iterator"),
@@ -236,6 +238,13 @@ def test_anything_else_is_refused_in_one_line(handed_over: Any, says: str) -> No
     with pytest.raises(ValueError, match=says) as refusal:
         read_images(handed_over)
     assert "\n" not in str(refusal.value)
+
+
+def test_files_are_images(tmp_path: Path) -> None:
+    for number, image in enumerate(COLOUR):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+    paths = [tmp_path / f"{number}.png" for number in range(len(COLOUR))]
+    check(read_images([*paths[:2], *map(str, paths[2:])]), list(COLOUR))
 
 
 def test_one_image_without_a_list_around_it_is_refused() -> None:

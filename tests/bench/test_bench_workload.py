@@ -71,7 +71,7 @@ def test_unknown_methods_and_options_are_refused() -> None:
         MethodSpec("prl").resolved(10)
     with pytest.raises(ValueError, match="unknown option 'rate'"):
         MethodSpec("prol", {"rate": 1}).resolved(10)
-    with pytest.raises(ValueError, match="at least 2 classes"):
+    with pytest.raises(ValueError, match="classes must be at least 2, got"):
         Workload(1)
     with pytest.raises(ValueError, match="side must be"):
         Workload(side=0)

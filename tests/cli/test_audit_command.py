@@ -21,10 +21,16 @@ def saved(tmp_path: Path, micro_vit: str) -> Path:
 
 
 def test_a_saved_learner_is_audited_as_a_table(saved: Path, command: Any) -> None:
-    code, out, err = command("audit", str(saved), "--strict", "--few", "6", "--images", "16", "--device", "cpu")
+    flags = ("--strict", "--few", "6", "--images", "16", "--device", "cpu")
+    code, out, err = command("audit", str(saved), "--all", *flags)
     assert (code, err) == (0, "")
     for words in ("sums", "statistic", "grows with", "model.safetensors", "bee (4)", "- It"):
         assert words in out
+    verdict = command("audit", str(saved), *flags).out
+    assert verdict.splitlines()[1].startswith("- It")
+    assert out.startswith(verdict.rpartition("3 tensors of ")[0])
+    assert "grows with" not in verdict
+    assert verdict.rstrip().endswith("3 files: --all lists them")
 
 
 def test_json_holds_the_same_and_goes_to_a_file(saved: Path, command: Any, tmp_path: Path) -> None:
@@ -51,7 +57,7 @@ def test_strict_fails_where_samples_are_kept(tmp_path: Path, micro_vit: str, com
     learner = teach(prol.create("ranpac", micro_vit, device="cpu", features=30, memory="all"), STREAM[:2])
     learner.save(tmp_path / "hoard")
     assert command("audit", str(tmp_path / "hoard"), "--device", "cpu").code == 0
-    code, out, _ = command("audit", str(tmp_path / "hoard"), "--strict", "--device", "cpu")
+    code, out, _ = command("audit", str(tmp_path / "hoard"), "--strict", "--all", "--device", "cpu")
     assert code == 1
     assert "It stores 14 single samples" in out
     assert "SAMPLES" in out

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from prol.bench.workload import MethodSpec
-from prol.cli.bench_record import read_content
+from prol.cli.bench import read_content
 
 ROOT = Path(__file__).parents[2]
 SPEED = ROOT / "results" / "speed"

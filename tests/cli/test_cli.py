@@ -155,6 +155,9 @@ def test_parameters_follow_the_options(command) -> None:
         (("run", "ncm", "digits", "--device", "cuda:77"), "device 'cuda:77'"),
         (("resume", "nowhere"), "nowhere does not exist"),
         (("show", "nowhere"), "nowhere does not exist"),
+        (("run", "ncm", "digits", "--seed", "x"), "--seed must be a whole number, got 'x'"),
+        (("run", "ncm", "digits", "--threads=0.5"), "--threads must be a whole number, got '0.5'"),
+        (("run", "ncm", "digits", "--rate", "fast"), "--rate must be a number, got 'fast'"),
         (("params", "ncm", "--classes", "3", "--tasks", "4"), "from 1 to the number of classes, 3, got 4"),
         (("methods", "nmc"), "unknown method 'nmc'"),
     ],
@@ -181,6 +184,19 @@ def test_a_plot_that_cannot_be_written_is_refused(
     outcome = command("show", str(run_folder), "--plot", str(tmp_path / name))
     assert outcome.code == 2
     assert message in outcome.err
+
+
+def test_a_saved_learner_is_shown_as_what_it_is(command, run_folder: Path) -> None:
+    code, out, err = command("show", str(run_folder / "model"))
+    assert (code, err) == (0, "")
+    learner = prol.load(run_folder / "model")
+    first, second, *rest = out.splitlines()
+    assert first.startswith(f"{run_folder / 'model'} is a saved learner: ncm on {learner.backbone.name}")
+    assert second.startswith(f"{len(learner.classes)} classes: {learner.classes[0]} (")
+    assert rest[0] == f"{int(learner.class_counts().sum())} images learnt"
+    assert rest[1] == f"{learner.footprint().statistics_stored.bytes:,} bytes stored besides the backbone, no samples"
+    refused = command("show", str(run_folder / "model"), "--plot", "x.png")
+    assert "only a run can be drawn" in refused.err
 
 
 def test_debugging_shows_where_a_mistake_was_found(monkeypatch: pytest.MonkeyPatch) -> None:

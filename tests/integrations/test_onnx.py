@@ -21,8 +21,7 @@ import prol
 from prol import registry
 from prol.backbones import Pixels, Preprocessing, evaluation_input
 from prol.integrations.onnx import export_onnx
-from prol.integrations.onnx_graph import ConstantSolves, preprocess
-from prol.integrations.onnx_parity import require_parity
+from prol.integrations.onnx_graph import ConstantSolves, preprocess, require_parity
 from prol.learner import Learner
 from prol.methods.closed_form.ncm import NCM
 from prol.testing.stream import make_images
@@ -120,7 +119,10 @@ def test_the_file_says_what_it_is_and_nothing_of_this_machine(learner: Learner, 
     onnx.checker.check_model(model, full_check=True)
     said = metadata_of(file)
     assert json.loads(said["classes"]) == learner.classes
-    assert float(said["temperature"]) == float(learner.calibration.temperature(None, torch.zeros(1, 2)))
+    temperature, _, relative = said["temperature"].partition(" * ")
+    assert float(temperature) == learner.calibration.usual_temperature(None)
+    spread = learner.calibration.usual_spread()
+    assert relative == f"(standard deviation of the C scores / {spread!r}) ** (C / (C + 30))"
     assert said["unknown"].startswith("share of images of known classes")
     assert json.loads(said["preprocessing"])["crop_pct"] == 0.8
     assert (said["method"], said["backbone_sha256"], said["model_sha256"]) == ("ncm", "small", "abc")

@@ -129,7 +129,8 @@ def learnt(small_vit: str) -> PROLClassifier:
     [
         (IMAGES[:6] / 255.0, LABELS[:6], "must be uint8"),
         (IMAGES[0], LABELS[:1], "a single image goes in a list"),
-        ([*IMAGES[:6], "photo.jpg"], LABELS[:7], "an image must be"),
+        ([*IMAGES[:6], "photo.jpg"], LABELS[:7], "there is no image 'photo.jpg'"),
+        ([*IMAGES[:6], 7], LABELS[:7], "an image must be"),
         (IMAGES[:6], LABELS[:5], "6 images but 5 labels"),
         (IMAGES[:0], [], "there are no images"),
         (IMAGES[:2], [True, False], "text or a whole number"),

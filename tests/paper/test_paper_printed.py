@@ -11,7 +11,7 @@ import pytest
 
 from prol.data.builtin import TEST_SIZES, TRAIN_SIZES
 from prol.methods.prol.options import ABLATIONS
-from prol.paper.printed import DATASETS, PrintedTable, printed_tables, read_printed
+from prol.paper.tables import DATASETS, PrintedTable, printed_tables, read_printed
 
 PER_TASK = [
     name

@@ -20,9 +20,9 @@ from prol.methods.prol.options import ABLATIONS
 from prol.paper.grid import run_name
 from prol.paper.item_files import Reproduced, make_sheet
 from prol.paper.items import ITEMS, pick
-from prol.paper.printed import printed_tables, read_printed
 from prol.paper.reproduction import render, reproduce
 from prol.paper.scale import SCALES, Scale, read_scale
+from prol.paper.tables import printed_tables, read_printed
 from prol.runs import Plan
 from prol.runs.executors import LocalProcesses
 from prol.runs.setup import set_up
@@ -235,6 +235,14 @@ def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
     assert without.finished_runs == 0
     assert not main.failed
     assert sum("cub200 is not available" in line for line in said) == 1
+
+
+def test_data_that_are_missing_stop_it_before_anything_runs(scale: Scale, tmp_path: Path) -> None:
+    asked = replace(scale, datasets=("cub200",), data={"cub200": str(tmp_path / "none")})
+    with pytest.raises(ValueError, match=r"nothing can be run: cub200 is not available: .*none") as stopped:
+        again(["main"], asked, tmp_path / "out")
+    assert "\n" not in str(stopped.value)
+    assert not (tmp_path / "out" / "main").exists()
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -5,12 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import scipy.stats
 from rich.console import Console
 
-from prol.report.comparison import Row, Spread, compare_runs, describe_stream
+from prol.report.comparison import (
+    Row,
+    compare_runs,
+    comparison_markdown,
+    comparison_table,
+    describe_stream,
+    notes,
+    t_quantile,
+)
 from prol.report.comparison_plot import plot_comparison
-from prol.report.comparison_table import comparison_markdown, comparison_table, notes
-from prol.report.table import readable
+from prol.report.table import Spread, readable
+from prol.runfiles import RunFiles
 from report.finished_runs import finished_run
 
 
@@ -35,6 +44,22 @@ def test_rows_are_means_over_seeds_with_the_best_final_accuracy_first() -> None:
     assert rows[1].forgetting.values == (20.0, 27.0)
     assert [spread.mean for spread in rows[1].history] == [85.0, 61.5]
     assert rows[0].faa.deviation is None
+
+
+def test_the_two_best_are_compared_seed_by_seed() -> None:
+    def runs(name: str, *accuracies: float) -> list[RunFiles]:
+        return [finished_run(f"{name}-seed{seed}", seed, (80.0, last)) for seed, last in enumerate(accuracies)]
+
+    rows = compare_runs([*runs("slda", 61.0, 63.0, 68.0), *runs("ncm", 60.0, 60.0, 63.0, 90.0)[:3]])
+    low, high = scipy.stats.ttest_rel([61, 63, 68], [60, 60, 63]).confidence_interval(0.95)
+    [_, line] = notes(rows)
+    assert f"FAA of slda is 3.00 points above that of ncm, 95 % interval {low:.2f} to {high:.2f} (3 seeds)." in line
+    assert all(len(notes(compare_runs(few))) == 1 for few in (runs("ncm", 1.0, 2.0), runs("a", 1.0) + runs("b", 2.0)))
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 10, 11, 19, 100])
+def test_quantiles_are_those_of_the_t_distribution(freedom: int) -> None:
+    assert t_quantile(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=1e-4)
 
 
 def test_a_folder_named_by_hand_keeps_its_name() -> None:

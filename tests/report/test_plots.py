@@ -14,11 +14,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from prol.report.comparison import Spread, compare_runs
+from prol.report.comparison import compare_runs
 from prol.report.comparison_plot import memory_plot, place_labels
 from prol.report.page.plots import Curves, Line
 from prol.report.plot import WIDTH
 from prol.report.stream_plot import plot_stream
+from prol.report.table import Spread
 from report.finished_runs import finished_run
 
 

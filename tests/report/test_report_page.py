@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import pytest
 
 from prol.report.page import find_runs, page_of, sections_of
-from prol.report.page.parts import parts_of
+from prol.report.page.document import parts_of
 from report.run_folders import RESULTS, Page, change, write_run
 
 PARTS = (

@@ -12,9 +12,8 @@ import pytest
 
 from prol.paper.grid import Outcome
 from prol.paper.item_files import make_sheet
-from prol.report.comparison import Spread
-from prol.report.sheet import Fit, Pair, Sheet, SheetRow, SheetTable, sheet_csv, sheet_markdown
-from prol.report.sheet_plot import plot_sheet
+from prol.report.sheet import Fit, Pair, Sheet, SheetRow, SheetTable, plot_sheet, sheet_csv, sheet_markdown
+from prol.report.table import Spread
 from prol.runfiles import RunFiles
 from report.finished_runs import finished_run
 

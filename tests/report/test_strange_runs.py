@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from prol.report.page import Found, find_runs, page_of, sections_of
-from prol.report.page.parts import parts_of
+from prol.report.page.document import parts_of
 from prol.runfiles import DamagedFile, read_run
 from report.run_folders import RESULTS, write_run
 

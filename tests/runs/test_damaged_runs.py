@@ -19,8 +19,7 @@ from prol.paper.scale import Scale, read_scale
 from prol.runs import Plan, RunFolder, start
 from prol.runs.comparison import compare, read_comparison
 from prol.runs.display import Silent
-from prol.runs.engine import read_finished
-from prol.runs.executors import Serial
+from prol.runs.executors import Serial, read_finished
 from prol.runs.folder import DamagedRun
 from prol.runs.grid import Request, points_of
 from prol.runs.setup import changes

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,7 @@ from prol.runs import RunFolder, resume
 from prol.runs import setup as set_up_module
 from prol.runs.comparison import compare, read_comparison
 from prol.runs.display import Silent
-from prol.runs.engine import read_finished
-from prol.runs.executors import finish
+from prol.runs.executors import finish, read_finished
 from prol.runs.run import config_sha256
 from runs.small_runs import contents, small_plan
 
@@ -98,27 +95,6 @@ def test_what_cannot_influence_a_result_enters_no_hash(finished: Callable[[str],
     run.result.unlink()
     change(run.config, load_start=99.0, options_given=None, side_by_side=None)
     assert resume(run.path).read(run.result) == result
-
-
-def test_the_old_place_of_saved_learners_works_with_a_warning() -> None:
-    import prol.artifacts
-    from prol.runs.loading import load
-    from prol.runs.saving import save
-
-    for name, moved in (("load", load), ("save", save)):
-        with pytest.warns(DeprecationWarning, match=f"prol.artifacts.{name} has moved"):
-            assert getattr(prol.artifacts, name) is moved
-    with pytest.raises(AttributeError, match="has no attribute 'pickle'"):
-        prol.artifacts.pickle  # noqa: B018
-
-
-def test_the_old_places_of_many_runs_work_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "prol.experiments", raising=False)
-    with pytest.warns(DeprecationWarning, match=r"prol\.experiments has moved to prol\.runs and prol\.paper"):
-        old = import_module("prol.experiments")
-    assert import_module("prol.experiments.comparison").compare is compare
-    assert old.sweep.sweep.__module__ == "prol.runs.sweep"
-    assert import_module("prol.paper.reproduction").reproduce.__module__ == "prol.paper.reproduction"
 
 
 def test_an_executor_with_the_old_name_of_its_verb_still_works(micro_vit: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from prol.learner import Learner
 from prol.methods.closed_form.solvers import Totals, choose_ridge
 from prol.runs.checkpoints import Checkpoints, restore_newest
 from prol.runs.format import file_sha256
-from prol.runs.soundness import require_size
+from prol.runs.loading import require_size
 from prol.serve.settings import ServeOptions
 from prol.serve.store import Store, open_service
 

@@ -1,7 +1,9 @@
-"""Reading images as users pass them: arrays, tensors or PIL images, of one or many sizes."""
+"""Reading images as users pass them: arrays, tensors, PIL images or files, of one or many sizes."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ def read_images(images: Any) -> Pixels:
     Nothing is copied here: an image that is stored beyond the call must be copied.
 
     Accepts a batch `[N, H, W, C]`, `[N, C, H, W]` or `[N, H, W]` (array or tensor), or a list of single images (arrays,
-    tensors, PIL images). C may be 1 (grey), 3, or 4 (alpha is dropped). Where both readings of an axis order are
-    possible, arrays are taken as channels last and tensors as channels first.
+    tensors, PIL images, paths of files). C may be 1 (grey), 3, or 4 (alpha is dropped). Where both readings of an axis
+    order are possible, arrays are taken as channels last and tensors as channels first.
 
     >>> [tuple(image.shape) for image in read_images(np.zeros((2, 8, 6, 3), dtype=np.uint8))]
     [(3, 8, 6), (3, 8, 6)]
@@ -36,7 +38,11 @@ def read_images(images: Any) -> Pixels:
         return [_read_one(image) for image in images]
     if hasattr(images, "convert"):
         raise ValueError("images must be a sequence; a single PIL image goes in a list: [image]")
-    raise ValueError(f"images must be uint8 arrays, uint8 tensors or PIL images, got {type(images).__name__}")
+    if isinstance(images, str | os.PathLike):
+        raise ValueError(
+            f"images must be a sequence, got {str(images)!r}: a single file goes in a list, [{str(images)!r}]"
+        )
+    raise ValueError(f"images must be uint8 arrays, uint8 tensors, PIL images or paths, got {type(images).__name__}")
 
 
 def _read_one(image: Any) -> Tensor:
@@ -47,7 +53,25 @@ def _read_one(image: Any) -> Tensor:
         if tensor.ndim not in (2, 3):
             raise ValueError(f"an image must be [H, W, 3], [3, H, W] or [H, W], got shape {tuple(tensor.shape)}")
         return _to_rgb(tensor, tensor.ndim == 2, channels_last=isinstance(image, np.ndarray))
-    raise ValueError(f"an image must be a uint8 array, a uint8 tensor or a PIL image, got {type(image).__name__}")
+    if isinstance(image, str | os.PathLike):
+        return _read_file(Path(image))
+    raise ValueError(
+        f"an image must be a uint8 array, a uint8 tensor, a PIL image or a path, got {type(image).__name__}"
+    )
+
+
+def _read_file(path: Path) -> Tensor:
+    from prol.data.decoding import decode_all
+
+    path = path.expanduser()
+    if not path.exists():
+        raise ValueError(f"there is no image {str(path)!r}")
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder, and an image is needed: give the files in it")
+    loaded = decode_all([0], lambda _: path, lambda _: str(path))
+    for bad in loaded.unreadable:
+        raise ValueError(f"the image {bad.path!r} cannot be read: {bad.reason}")
+    return _to_rgb(torch.from_numpy(loaded.images[0]), grey=False, channels_last=True)
 
 
 def _as_tensor(values: np.ndarray[Any, Any] | Tensor) -> Tensor:

@@ -43,43 +43,34 @@ def speed(
     Args:
         peak: operations per second that the device can reach; rows then contain the share of it that they reach.
     """
+
+    def row_for(method: MethodSpec, what: str, images: int) -> Row:
+        chunk = images if what == "train" else chunks[0]
+
+        def make() -> Step:
+            learner = method.learner(backbone, chunk)
+            workload.announce(learner)
+            step = training_step(learner, workload.chunks(chunk, learner.preprocessing.size))
+            if what == "train":
+                return step
+            step()  # some methods cannot predict before they have learnt
+            return prediction_step(learner, workload.chunks(images, learner.preprocessing.size))
+
+        free(backbone.device)
+        result = measure({what: make}, pace, synchronizer(backbone.device))[what]
+        row: Row = {"method": method.name, "what": what} | row_of(result, images)
+        if peak is None or "error" in row:
+            return row
+        flop = count_operations(make, backbone) / images
+        return row | {"flop_per_image": flop, "share_of_peak": flop * row["images_per_second"] / peak}
+
     for method in methods:  # invalid options are refused before anything is timed
         method.resolved(chunks[0])
     for method in methods:
         if backbone.device.type == "cuda":
             torch.compiler.reset()  # torch caches a limited number of compiled shapes: each method starts empty
-        for chunk in chunks:
-            yield _speed_row(method, backbone, "train", chunk, chunk, workload, pace, peak)
-        for batch in batches:
-            yield _speed_row(method, backbone, "predict", batch, chunks[0], workload, pace, peak)
-
-
-def _speed_row(
-    method: MethodSpec,
-    backbone: Backbone,
-    what: str,
-    images: int,
-    chunk: int,
-    workload: Workload,
-    pace: Pace,
-    peak: float | None,
-) -> Row:
-    def make() -> Step:
-        learner = method.learner(backbone, chunk)
-        workload.announce(learner)
-        step = training_step(learner, workload.chunks(chunk, learner.preprocessing.size))
-        if what == "train":
-            return step
-        step()  # some methods cannot predict before they have learnt
-        return prediction_step(learner, workload.chunks(images, learner.preprocessing.size))
-
-    free(backbone.device)
-    result = measure({what: make}, pace, synchronizer(backbone.device))[what]
-    row: Row = {"method": method.name, "what": what} | row_of(result, images)
-    if peak is None or "error" in row:
-        return row
-    flop = count_operations(make, backbone) / images
-    return row | {"flop_per_image": flop, "share_of_peak": flop * row["images_per_second"] / peak}
+        yield from (row_for(method, "train", chunk) for chunk in chunks)
+        yield from (row_for(method, "predict", batch) for batch in batches)
 
 
 def count_operations(make: Callable[[], Step], backbone: Backbone) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from prol.options import Count, Whole, require_ranges
+
 Step = Callable[[], object]
 Clock = Callable[[], float]
 Say = Callable[[str], object]
@@ -29,16 +31,13 @@ class Pace:
         steps: steps per block; None for as many as take about `block_seconds`.
     """
 
-    warmup: int = 3
-    repeats: int = 7
-    steps: int | None = None
+    warmup: Whole = 3
+    repeats: Count = 7
+    steps: Count | None = None
     block_seconds: float = 0.5
 
     def __post_init__(self) -> None:
-        for name, least in (("warmup", 0), ("repeats", 1), ("steps", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+        require_ranges(self)
 
     @classmethod
     def for_device(

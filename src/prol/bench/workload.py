@@ -7,7 +7,7 @@ import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from prol.backbones import Backbone
 from prol.bench.timing import Step
 from prol.creation import create
 from prol.learner import Learner
+from prol.options import Count, Range, require_ranges
 
 _CURRENT = 10
 CHUNKS = 8
@@ -82,15 +83,12 @@ class Workload:
         side: of the square input images, in pixels; the input size of the network by default.
     """
 
-    classes: int = 100
+    classes: Annotated[int, Range(least=2, whole=True)] = 100
     first_task: bool = False
-    side: int | None = None
+    side: Count | None = None
 
     def __post_init__(self) -> None:
-        if self.classes < 2:
-            raise ValueError(f"at least 2 classes are needed, got {self.classes}")
-        if self.side is not None and self.side < 1:
-            raise ValueError(f"side must be at least 1, got {self.side}")
+        require_ranges(self)
 
     @property
     def current(self) -> range:

@@ -13,12 +13,11 @@ from prol.cli.bench import app as bench
 from prol.cli.classes import app as classes
 from prol.cli.compare import compare
 from prol.cli.inspect import datasets, methods, params, show
-from prol.cli.models import audit, export, merge, predict
+from prol.cli.models import audit, export, merge, onnx, predict, pull, push
 from prol.cli.report import report
 from prol.cli.reproduce import reproduce
 from prol.cli.run import rate_curve, resume, run
 from prol.cli.serve import serve
-from prol.cli.sharing import onnx, pull, push
 from prol.cli.streams import streams
 from prol.cli.sweep import sweep
 
@@ -67,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except ParsingError as error:
-        code = _complain(f"{error.format_message()} (see prol --help)", BAD_INPUT)
+        code = _complain(_wrong_value(error, given) or f"{error.format_message()} (see prol --help)", BAD_INPUT)
     except BrokenPipeError:
         # The reader of the output is gone; nothing may be written to it any more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,6 +78,18 @@ def main(arguments: list[str] | None = None) -> None:
     if code == INTERRUPTED:  # typer's newer versions return it, older ones raise
         _complain("interrupted; `prol resume RUN` resumes an unfinished run", INTERRUPTED)
     sys.exit(code)
+
+
+def _wrong_value(error: Any, given: list[str]) -> str | None:
+    """Which flag needs a number and what it was given instead; None for any other mistake."""
+    text, flags = error.format_message().lower(), getattr(getattr(error, "param", None), "opts", [])
+    # typer's versions say it in different words, and most of them without the value.
+    kind = "a whole number" if "integer" in text else "a number" if "number" in text or "float" in text else None
+    for place, word in enumerate(given):
+        flag, equals, value = word.partition("=")
+        if flag in flags and kind is not None:
+            return f"{flag} must be {kind}, got {value if equals else (given[place + 1 :] or [''])[0]!r}"
+    return None
 
 
 def _complain(message: str, code: int) -> int:

@@ -47,8 +47,7 @@ class ChangeFlags:
 
 @app.command("list")
 def list_(
-    folder: a.Saved,
-    form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table",
+    folder: a.Saved, form: Annotated[str, typer.Option("--format", help="The output format: table or json.")] = "table"
 ) -> None:
     """List the classes and, where counted, the number of training images of each."""
     from prol.runs.saved_folders import list_classes
@@ -60,14 +59,10 @@ def list_(
         return
     from prol.report.table import Table
 
-    rows = [
-        [
-            _shown(label),
-            "number" if isinstance(label, int) else "text",
-            "not counted" if count is None else f"{count:,}",
-        ]
-        for label, count in classes
-    ]
+    rows = []
+    for label, count in classes:
+        kind = "number" if isinstance(label, int) else "text"
+        rows.append([_shown(label), kind, "not counted" if count is None else f"{count:,}"])
     output().print(Table.of(("class", "is", "images"), rows, "lll").rich())
 
 

@@ -80,8 +80,8 @@ def _backbone_of(method: str, given: str) -> str:
 
 
 def _print(comparison: Comparison, history: Path | None, memory: Path | None, console: PatientConsole) -> None:
+    from prol.report.comparison import comparison_table, notes
     from prol.report.comparison_plot import memory_plot, plot_comparison
-    from prol.report.comparison_table import comparison_table, notes
 
     for line in comparison.failure_lines():
         typer.echo(f"prol: {line}", err=True)

@@ -13,14 +13,22 @@ from prol.cli.terminal import PatientConsole, output
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or of a saved learner.")],
     plot: Annotated[Path | None, typer.Option(help="Also draw the run to this .png or .svg file.")] = None,
 ) -> None:
-    """Print the result of a run."""
+    """Print the result of a run, or what a saved learner is."""
     from prol.report import headline, plot_run, result_tables
     from prol.runs import RunFolder
+    from prol.runs.saved_folders import describe_saved
 
     folder, console = RunFolder(run), output()
+    if (run / "meta.json").is_file() and not folder.config.is_file():
+        if plot is not None:
+            raise ValueError(f"{run} is a saved learner, and only a run can be drawn: leave out --plot")
+        for line in describe_saved(run):
+            console.say(line)
+        console.say(f"Predict with `prol predict {run} IMAGES`; in Python prol.load({str(run)!r}) continues learning")
+        return
     folder.require_run()
     config = folder.read(folder.config)
     if folder.status() == "unfinished" and plot is None:
@@ -64,7 +72,7 @@ def _print_counts(counts: dict[str, Any], console: PatientConsole) -> None:
     classes, tasks = counts["classes"], counts["tasks"]
     console.say(
         f"{counts['method']} on {counts['backbone']}: {classes} classes in {tasks} tasks. The table counts what is "
-        "there at that time: the rows of classes so far, and of those what the optimiser may still change.",
+        "there at that time: the rows of classes so far, and of those what the optimiser may still change."
     )
     moments = {"during task 1:": counts["during_first_task"]}
     if tasks > 1:

@@ -19,8 +19,7 @@ def report(
     ],
     out: Annotated[Path, typer.Option(help="The page, a file that ends in .html.")] = Path("report.html"),
     export: Annotated[
-        Path | None,
-        typer.Option(help="Also write every picture (.png, .svg) and table (.csv, .tex) into this folder."),
+        Path | None, typer.Option(help="Also write every picture (.png, .svg) and table (.csv, .tex) into this folder.")
     ] = None,
 ) -> None:
     """Write finished runs as one HTML page: tables and pictures, in one file that needs no other.

@@ -43,8 +43,7 @@ def reproduce(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=PATH",
-            help="The path of a data set. Repeatable. `generated` alone: noise for timed runs.",
+            metavar="NAME=PATH", help="The path of a data set. Repeatable. `generated` alone: noise for timed runs."
         ),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas. By default the scale's.")] = None,

@@ -49,8 +49,7 @@ def serve(
         str | None, typer.Option(help="A name that `prol methods` lists; prol_plus by default.", rich_help_panel=_NEW)
     ] = None,
     backbone: Annotated[
-        str | None,
-        typer.Option(help="small by default; of a saved learner, where its weights are now."),
+        str | None, typer.Option(help="small by default; of a saved learner, where its weights are now.")
     ] = None,
     image_size: a.ImageSize = None,
     option: Annotated[

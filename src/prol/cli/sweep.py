@@ -110,7 +110,6 @@ def sort_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _places(data: Sequence[str], request: Request) -> dict[str, str]:
-    """The path of each data set."""
     places: dict[str, str] = {}
     for text in data:
         name, equals, place = text.partition("=")
@@ -132,7 +131,7 @@ def _list(runs: Mapping[str, SweepRun], folder: Path, console: PatientConsole) -
     count = {state: sum(run.state == state for run in runs.values()) for state in ("finished", "unfinished")}
     new = len(runs) - sum(count.values())
     console.say(
-        f"{len(runs)} runs in {folder}: {count['finished']} finished, {count['unfinished']} to resume, {new} to start",
+        f"{len(runs)} runs in {folder}: {count['finished']} finished, {count['unfinished']} to resume, {new} to start"
     )
 
 

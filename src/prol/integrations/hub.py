@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prol.files import write_folder, write_json
+from prol.integrations import first_line
 from prol.runs.format import CARD_FILE, HUB_FILE, META_FILE, MODEL_FILE, require_no_pickles
 from prol.runs.loading import read_checked
 from prol.runs.saving import require_replaceable
@@ -156,8 +157,11 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
     try:
         yield
     except Exception as error:
-        chain = list(_chain(error))
-        if not any(isinstance(e, ConnectionError | TimeoutError) or _is_from_client(e) for e in chain):
+        chain: list[BaseException] = [error]
+        while (cause := chain[-1].__cause__) is not None:
+            chain.append(cause)
+        from_client = any(type(e).__module__.startswith(_CLIENT_PACKAGES) for e in chain)
+        if not from_client and not any(isinstance(e, ConnectionError | TimeoutError) for e in chain):
             raise
         kinds = {type(e).__name__ for e in chain}
         statuses = (getattr(getattr(e, "response", None), "status_code", None) for e in chain)
@@ -165,7 +169,7 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
         if "OfflineModeIsEnabled" in kinds:
             message = "HF_HUB_OFFLINE is set, so the Hub is not contacted: unset it"
         elif status is None:
-            message = f"the Hub at {endpoint} cannot be reached ({_first_line(chain[-1])}): are you offline?"
+            message = f"the Hub at {endpoint} cannot be reached ({first_line(chain[-1])}): are you offline?"
         elif "RevisionNotFoundError" in kinds:
             message = f"{repository} has no revision {revision!r} on the Hub: see its branches, tags and commits there"
         elif "GatedRepoError" in kinds:
@@ -177,20 +181,5 @@ def _hub_errors(repository: str, revision: str | None, endpoint: str) -> Iterato
         elif status == 404:
             message = f"the Hub has no repository {repository} (404): check the name; for a private one, {_LOG_IN}"
         else:
-            message = f"the Hub returned {status} for {repository}: {_first_line(error)}"
+            message = f"the Hub returned {status} for {repository}: {first_line(error)}"
         raise HubError(message) from error
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it was raised from, the first cause last."""
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _is_from_client(error: BaseException) -> bool:
-    return type(error).__module__.startswith(_CLIENT_PACKAGES)
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

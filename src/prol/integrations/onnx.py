@@ -17,10 +17,10 @@ import torch
 
 import prol
 from prol.backbones.terms import weights_terms
-from prol.calibration import ENOUGH
+from prol.calibration import ENOUGH, SPREAD_CLASSES
 from prol.files import write_file
-from prol.integrations.onnx_graph import INPUT, Predictions
-from prol.integrations.onnx_parity import Parity, first_line, generated_images, require_parity
+from prol.integrations import first_line
+from prol.integrations.onnx_graph import INPUT, Parity, Predictions, generated_images, require_parity
 
 if TYPE_CHECKING:
     from prol.learner import Learner
@@ -96,9 +96,11 @@ def metadata(learner: Learner) -> dict[str, str]:
 
 def _temperature(learner: Learner) -> str:
     calibration, prior = learner.calibration, learner.prior_temperature()
-    if prior is None and not calibration.count:
+    found, usual = calibration.usual_temperature(prior), calibration.usual_spread()
+    if found is None:
         return "the standard deviation of each image's scores"
-    return repr(float(calibration.temperature(prior, torch.zeros(1, 1))))
+    relative = f" * (standard deviation of the C scores / {usual!r}) ** (C / (C + {SPREAD_CLASSES}))"
+    return repr(found) + relative * (usual is not None)
 
 
 def _require_exportable(learner: Learner) -> None:
@@ -123,7 +125,11 @@ def _write(learner: Learner, path: Path, notes: Mapping[str, str], unknown: bool
     try:
         with _quiet():
             graph = Predictions(clone, unknown)
-            program = _traced(graph, torch.from_numpy(images[:2]))
+            example = torch.from_numpy(images[:2])
+            graph(example)  # inverses of constant matrices are computed outside of the trace
+            dynamic = {axis: torch.export.Dim(name) for axis, name in enumerate(("count", "height", "width"))}
+            with torch.no_grad():
+                program = torch.export.export(graph, (example,), dynamic_shapes=(dynamic,), strict=False)
             exported: Any = torch.onnx.export(
                 program, (), input_names=[INPUT], output_names=graph.names, dynamo=True, verbose=False
             )
@@ -132,31 +138,19 @@ def _write(learner: Learner, path: Path, notes: Mapping[str, str], unknown: bool
         raise ValueError(f"{learner.name} cannot be exported to ONNX: {first_line(error)}") from error
 
 
-def _traced(graph: Predictions, images: torch.Tensor) -> torch.export.ExportedProgram:
-    """Its operations, with dynamic number, height and width of images."""
-    graph(images)  # inverses of constant matrices are computed outside of the trace
-    dynamic = {axis: torch.export.Dim(name) for axis, name in enumerate(("count", "height", "width"))}
-    with torch.no_grad():
-        return torch.export.export(graph, (images,), dynamic_shapes=(dynamic,), strict=False)
-
-
 def _save(model: Any, path: Path, notes: Mapping[str, str]) -> None:
     import onnx
 
     onnx.helper.set_model_props(model, dict(notes))
     graph = model.graph
-    _name_dimensions(graph)
-    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
-        del part.metadata_props[:]  # stack traces with paths of this machine
-    onnx.save(model, str(path))
-
-
-def _name_dimensions(graph: Any) -> None:
-    """Names the dynamic dimensions N, H and W in place of the exporter's own symbols."""
+    # The exporter has its own symbols for the dynamic dimensions.
     names = {dim.dim_param: name for dim, name in zip(graph.input[0].type.tensor_type.shape.dim, "NHW", strict=False)}
     for part in (*graph.input, *graph.output, *graph.value_info):
         for dim in part.type.tensor_type.shape.dim:
             dim.dim_param = names.get(dim.dim_param, dim.dim_param)
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]  # stack traces with paths of this machine
+    onnx.save(model, str(path))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from prol.answers import ranked
 from prol.classes import Label, read_labels
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
-from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
+from prol.integrations.stored_learner import StoredLearner, renamed
 from prol.learner import Learner
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
@@ -34,20 +34,13 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
     one step and none is stored. Many methods learn better from several images per step: with a larger `chunk`, images
     and labels wait in memory until a chunk is complete. They are part of copies and pickles.
 
-    Parameters
-    ----------
-    method
-        A name that `prol methods` lists.
-    backbone
-        A name for `prol.backbones.open_backbone`.
-    options
-        Options of the method, by name.
-    chunk
-        Images per step of `learn_one`.
-    seed
-        Seed of initial values and augmentation.
-    device, precision
-        As for `prol.create`.
+    Args:
+        method: a name that `prol methods` lists.
+        backbone: a name for `prol.backbones.open_backbone`.
+        options: options of the method, by name.
+        chunk: images per step of `learn_one`.
+        seed: seed of initial values and augmentation.
+        device, precision: as for `prol.create`.
 
     >>> images = np.random.default_rng(0).integers(0, 255, (3, 32, 32, 3), dtype=np.uint8)
     >>> model = PROLClassifier("ncm", device="cpu")
@@ -56,6 +49,8 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
     >>> model.predict_one(images[1]), model.waiting
     ('dog', 0)
     """
+
+    _multiclass = True
 
     def __init__(
         self,
@@ -80,14 +75,9 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
         self._waiting: list[tuple[NDArray[np.uint8], Label]] = []
 
     @property
-    def _multiclass(self) -> bool:
-        return True
-
-    @property
     def learner(self) -> Learner:
         """The prol learner, for everything beyond the interface of river; opened on first use."""
-        recipe = Recipe(self.method, self.backbone, self.options, self.seed, self.device, self.precision)
-        return self._stored.open(recipe)
+        return self._stored.open(self)
 
     @property
     def waiting(self) -> int:
@@ -149,22 +139,20 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
     models; so is a null or NaN in a data frame. It stores second moments and class sums, never a sample: memory grows
     with the square of the number of features. The classifier is solved when predictions are requested, in cubic time.
 
-    Parameters
-    ----------
-    shrinkage
-        How far the within-class covariance is shrunk towards a multiple of the identity, for standardised features: a
-        number from 0 to 1, or "oas" to estimate it (Chen et al. 2010).
-    priors
-        Whether class frequencies are used as prior probabilities.
+    Args:
+        shrinkage: how far the within-class covariance is shrunk towards a multiple of the identity, for standardised
+            features: a number from 0 to 1, or "oas" to estimate it (Chen et al. 2010).
+        priors: whether class frequencies are used as prior probabilities.
 
     >>> from river import datasets, evaluate, metrics
     >>> evaluate.progressive_val_score(datasets.Phishing(), StreamingLDA(), metrics.Accuracy())
     Accuracy: 89.19%
 
-    References
-    ----------
-    T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
+    References:
+        T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
     """
+
+    _multiclass = True
 
     def __init__(self, shrinkage: Shrinkage = "oas", priors: bool = True) -> None:
         require_shrinkage(shrinkage)
@@ -173,10 +161,6 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
         self._discriminant = Discriminant()
         self._row_of: dict[Hashable, int] = {}
         self._column_of: dict[Hashable, int] = {}
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Hashable) -> None:
         """Learns one sample. One that is refused, with a ValueError, changes nothing."""
@@ -219,7 +203,8 @@ class StreamingLDA(base.MiniBatchClassifier):  # type: ignore[misc]
             if label is None or label != label:
                 raise ValueError(f"a label must not be missing, got {label!r}")
         # Sorted, so that the order of a dictionary makes no difference, not even in rounding.
-        new_names = sorted((name for name in names if name not in self._column_of), key=_type_and_text)
+        unknown = (name for name in names if name not in self._column_of)
+        new_names = sorted(unknown, key=lambda name: (type(name).__name__, str(name)))
         self._row_of |= {label: len(self._row_of) + number for number, label in enumerate(new_labels)}
         self._column_of |= {name: len(self._column_of) + number for number, name in enumerate(new_names)}
         self._discriminant.add_classes(len(new_labels))
@@ -268,10 +253,6 @@ def _read_frame(frame: nw.DataFrame[Any]) -> NDArray[np.float64]:
             raise ValueError(f"feature {name!r} must hold numbers, not {kind}: encode text")
     values = to_numpy(frame)
     return np.where(np.isnan(values), 0.0, values)
-
-
-def _type_and_text(name: Hashable) -> tuple[str, str]:
-    return type(name).__name__, str(name)
 
 
 # Pickles of version 0.1 name these modules.

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from prol.classes import Label, read_labels
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
-from prol.integrations.stored_learner import Recipe, StoredLearner, renamed
+from prol.integrations.stored_learner import StoredLearner, renamed
 from prol.learner import Learner
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
@@ -62,27 +62,17 @@ class PROLClassifier(_SortedClassifier):
     is one step of the learner. Images are checked before the first step: a call that is refused changes nothing.
     `predict_proba` is calibrated on predictions made before learning.
 
-    Parameters
-    ----------
-    method
-        A name that `prol methods` lists.
-    backbone
-        A name for `prol.backbones.open_backbone`.
-    options
-        Options of the method, by name.
-    chunk
-        Images per step.
-    seed
-        Seed of initial values and augmentation.
-    device, precision
-        As for `prol.create`.
+    Args:
+        method: a name that `prol methods` lists.
+        backbone: a name for `prol.backbones.open_backbone`.
+        options: options of the method, by name.
+        chunk: images per step.
+        seed: seed of initial values and augmentation.
+        device, precision: as for `prol.create`.
 
-    Attributes
-    ----------
-    classes_
-        Sorted labels; those of the learner are in the order of their arrival.
-    learner_
-        The prol learner, for everything beyond the interface of scikit-learn.
+    Attributes:
+        classes_: sorted labels; those of the learner are in the order of their arrival.
+        learner_: the prol learner, for everything beyond the interface of scikit-learn.
 
     >>> images = np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3), dtype=np.uint8)
     >>> model = PROLClassifier("ncm", device="cpu").partial_fit(images, ["eel", "cat", "eel", "dog"])
@@ -123,7 +113,7 @@ class PROLClassifier(_SortedClassifier):
     def _learn(self, stored: StoredLearner, X: Any, y: Any, classes: ArrayLike | None) -> Self:
         if not isinstance(self.chunk, int) or self.chunk < 1:
             raise ValueError(f"chunk must be a whole number, at least 1, got {self.chunk!r}")
-        learner = stored.open(self._recipe())
+        learner = stored.open(self)
         pixels, labels = learner.backbone.read(X), _read_targets(y)
         if not len(pixels):
             raise ValueError("there are no images: a step needs at least one")
@@ -145,7 +135,7 @@ class PROLClassifier(_SortedClassifier):
     @property
     def learner_(self) -> Learner:
         check_is_fitted(self)
-        return self._stored.open(self._recipe())
+        return self._stored.open(self)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Calibrated probabilities `[N, C]`, in the order of `classes_`."""
@@ -160,9 +150,6 @@ class PROLClassifier(_SortedClassifier):
         scores = np.full((len(found), len(self.classes_)), -np.inf)
         scores[:, np.searchsorted(self.classes_, _label_array(learner.classes))] = found
         return scores
-
-    def _recipe(self) -> Recipe:
-        return Recipe(self.method, self.backbone, self.options, self.seed, self.device, self.precision)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_stored")
@@ -183,22 +170,15 @@ class StreamingLDA(_SortedClassifier):
     second moments and class sums, never a sample. The classifier is solved when predictions are requested.
     `predict_proba` is exact for Gaussian classes with a common covariance.
 
-    Parameters
-    ----------
-    shrinkage
-        How far the within-class covariance is shrunk towards a multiple of the identity, for standardised features: a
-        number from 0 to 1, or "oas" to estimate it (Chen et al. 2010).
-    priors
-        Whether class frequencies are used as prior probabilities.
+    Args:
+        shrinkage: how far the within-class covariance is shrunk towards a multiple of the identity, for standardised
+            features: a number from 0 to 1, or "oas" to estimate it (Chen et al. 2010).
+        priors: whether class frequencies are used as prior probabilities.
 
-    Attributes
-    ----------
-    classes_
-        Sorted labels.
-    n_features_in_
-        Number of features.
-    discriminant_
-        The learnt state; its rows are in the order of the classes' arrival.
+    Attributes:
+        classes_: sorted labels.
+        n_features_in_: number of features.
+        discriminant_: the learnt state; its rows are in the order of the classes' arrival.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -208,9 +188,8 @@ class StreamingLDA(_SortedClassifier):
     >>> model.classes_.tolist(), round(model.score(X, y), 2)
     ([0, 1, 2], 0.98)
 
-    References
-    ----------
-    T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
+    References:
+        T. Hayes, C. Kanan (2020). Deep Streaming Linear Discriminant Analysis. CVPR Workshops.
     """
 
     discriminant_: Discriminant

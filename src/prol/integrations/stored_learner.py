@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from prol.creation import create
 from prol.learner import Learner
 from prol.runs.loading import load
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Arguments of `prol.create`."""
+class Recipe(Protocol):
+    """A classifier with the arguments of `prol.create` as attributes."""
 
     method: str
     backbone: str
@@ -24,13 +22,6 @@ class Recipe:
     seed: int
     device: str
     precision: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.backbone, str):
-            raise ValueError(
-                "backbone must be a name, such as 'builtin' or 'ARCH@FILE.safetensors': an open network would be "
-                "copied and pickled together with the classifier"
-            )
 
 
 class StoredLearner:
@@ -47,6 +38,11 @@ class StoredLearner:
 
     def open(self, recipe: Recipe) -> Learner:
         """The learner. One loaded from files uses only the backbone, device and precision of the recipe."""
+        if not isinstance(recipe.backbone, str):
+            raise ValueError(
+                "backbone must be a name, such as 'builtin' or 'ARCH@FILE.safetensors': an open network would be "
+                "copied and pickled together with the classifier"
+            )
         if self._learner is None:
             self._learner = _create(recipe) if self._files is None else self._load(self._files, recipe)
             self._files, self._backbone = None, recipe.backbone

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from prol.evaluation import Event, Result, events
 from prol.evaluation.metrics import accuracy_matrix, compute_metrics
 from prol.files import create_file, read_text
+from prol.report.comparison import flat
 from prol.runs import Listener, RunInView
 
 EVERY = 10
@@ -120,7 +121,10 @@ class _Session:
 
     def _flush(self, writer: MetricWriter, everything: bool) -> None:
         """Writes pending metrics in order; on a GPU, values that are not computed yet are not waited for."""
-        while self.pending and (everything or len(self.pending) > MAX_PENDING or _is_ready(self.pending[0][2])):
+        while self.pending:
+            ready = getattr(self.pending[0][2], "ready", True)
+            if not (everything or ready or len(self.pending) > MAX_PENDING):
+                return
             step, prefix, metrics = self.pending.popleft()
             writer.log(step, {f"{prefix}{name}": value for name, value in metrics.items()})
 
@@ -136,10 +140,6 @@ class _Session:
             if writer is not None:
                 with suppress(Exception):
                     writer.close(finished=False)
-
-
-def _is_ready(metrics: Metrics) -> bool:
-    return bool(getattr(metrics, "ready", True))
 
 
 def event_metrics(event: Event, run: RunInView, every: int) -> list[tuple[str, Metrics]]:
@@ -191,15 +191,10 @@ def final_metrics(result: Result) -> dict[str, float]:
     return metrics
 
 
-def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, str | int | float | bool]:
+def flat_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
     """A run's settings by dotted name."""
-    flat: dict[str, str | int | float | bool] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= flat_settings(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value if isinstance(value, str | int | float | bool) else str(value)
-    return flat
+    plain = str | int | float | bool
+    return {name: value if isinstance(value, plain) else str(value) for name, value in flat(config).items()}
 
 
 def read_state(run: RunInView, tracker: str) -> dict[str, Any]:

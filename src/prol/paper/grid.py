@@ -14,8 +14,7 @@ from prol import registry
 from prol.paper.items import Want
 from prol.paper.scale import BUILT_IN_BACKBONE
 from prol.runfiles import RunFiles
-from prol.runs.engine import Say, read_finished
-from prol.runs.executors import sentence_of
+from prol.runs.executors import read_finished, sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection
 from prol.runs.plan import Plan
@@ -44,11 +43,10 @@ class Grid:
     Args:
         folder: contains the folders of the runs.
         seeds: every row runs with each of them.
-        say: receives lines about missing data and weights.
     """
 
-    def __init__(self, folder: Path, seeds: Sequence[int], say: Say) -> None:
-        self.folder, self.seeds, self.say = folder, seeds, say
+    def __init__(self, folder: Path, seeds: Sequence[int]) -> None:
+        self.folder, self.seeds = folder, seeds
         self.problems: dict[Path, str] = {}
         """Why runs that were started did not finish."""
         self._inspection = Inspection()
@@ -68,6 +66,11 @@ class Grid:
         """Whether none of the runs is still to come."""
         paths = (path for want in wants for path in self.places(want))
         return all(path in self.problems or RunFolder(path).status() == "finished" for path in paths)
+
+    @property
+    def missing(self) -> list[str]:
+        """A sentence for each data set and network that is not available."""
+        return [f"{key[1]} is not available: {why}" for key, why in self._unavailable.items() if why]
 
     def outcomes(self, wants: Sequence[Want]) -> list[Outcome]:
         return [self._outcome(want) for want in wants]
@@ -100,7 +103,6 @@ class Grid:
                 test()
             except Exception as error:
                 self._unavailable[key] = sentence_of(error)
-                self.say(f"{key[1]} is not available: {self._unavailable[key]}")
         return self._unavailable[key]
 
     def _outcome(self, want: Want) -> Outcome:

@@ -15,10 +15,9 @@ from prol.paper import tables, timing_tables
 from prol.paper.grid import Outcome
 from prol.paper.items import ITEMS, Item
 from prol.paper.scale import CHUNK, PAPER_BACKBONE, PAPER_TINY_BACKBONE, TASKS
-from prol.report.sheet import Sheet, SheetTable, sheet_csv, sheet_markdown
-from prol.report.sheet_plot import plot_sheet
+from prol.report.sheet import Sheet, SheetTable, plot_sheet, sheet_csv, sheet_markdown
 from prol.runfiles import RunFiles
-from prol.runs.engine import read_finished
+from prol.runs.executors import read_finished
 from prol.runs.folder import DamagedRun, RunFolder
 
 RUNS, OUTCOMES = "runs", "runs.json"
@@ -43,12 +42,8 @@ class Reproduced:
 
 def make_sheet(item: str, outcomes: Sequence[Outcome]) -> Sheet:
     """The tables of an item, from the outcomes of its runs."""
-    return Sheet(
-        item,
-        ITEMS[item].about,
-        tuple(differences(item, [run for one in outcomes for run in one.runs])),
-        tuple(_TABLES[item](outcomes)),
-    )
+    settings = differences(item, [run for one in outcomes for run in one.runs])
+    return Sheet(item, ITEMS[item].about, tuple(settings), tuple(_TABLES[item](outcomes)))
 
 
 def differences(item: str, runs: Sequence[RunFiles]) -> list[tuple[str, str, str]]:
@@ -111,13 +106,13 @@ def _appendix_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 
 _TABLES: dict[str, Callable[[Sequence[Outcome]], list[SheetTable]]] = {
-    "main": tables.main_tables,
+    "main": tables.MAIN,
     "history": tables.history_tables,
-    "non-ptm": tables.without_ptm_tables,
+    "non-ptm": tables.WITHOUT_PTM,
     "throughput": timing_tables.throughput_tables,
     "robustness-length": partial(tables.robustness_tables, "robustness-length", "prompt length"),
     "robustness-layers": partial(tables.robustness_tables, "robustness-layers", "prompted blocks"),
-    "ablation": tables.ablation_tables,
+    "ablation": tables.ABLATION,
     "appendix": _appendix_tables,
     "complexity": timing_tables.complexity_tables,
 }
@@ -128,7 +123,9 @@ def write_item(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reprodu
     place = folder / item.name
     require_real_folder(place)
     place.mkdir(parents=True, exist_ok=True)
-    write_json(place / OUTCOMES, [_outcome_content(outcome) for outcome in outcomes])
+    recorded = [{name: getattr(outcome, name) for name in _RECORDED} for outcome in outcomes]
+    runs = [[run.folder for run in outcome.runs] for outcome in outcomes]
+    write_json(place / OUTCOMES, [one | {"runs": own} for one, own in zip(recorded, runs, strict=True)])
     return write_tables(item, outcomes, folder)
 
 
@@ -150,11 +147,6 @@ def describe(item: Item, outcomes: Sequence[Outcome], folder: Path) -> Reproduce
     sheet = make_sheet(item.name, outcomes)
     missing = tuple(dict.fromkeys(f"{one.row} on {one.dataset}: {one.why}" for one in outcomes if one.why))
     return Reproduced(sheet, sheet_markdown(sheet), folder / item.name, missing, any(one.failed for one in outcomes))
-
-
-def _outcome_content(outcome: Outcome) -> dict[str, Any]:
-    content = {name: getattr(outcome, name) for name in _RECORDED}
-    return content | {"runs": [run.folder for run in outcome.runs]}
 
 
 def left_out_runs(item: Item, requested: AbstractSet[str], folder: Path) -> int:
@@ -183,9 +175,7 @@ def read_outcomes(folder: Path, item: Item) -> list[Outcome]:
 def _read_outcomes(folder: Path, file: Path) -> list[Outcome]:
     try:
         rows: list[dict[str, Any]] = json.loads(read_text(file))
-        outcomes = [
-            (Outcome(**{**row, "runs": ()}), [folder / RUNS / str(name) for name in row["runs"]]) for row in rows
-        ]
+        outcomes = [(Outcome(**row | {"runs": ()}), [folder / RUNS / str(run) for run in row["runs"]]) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{file} is damaged: {error}; reproduce {file.parent.name} again, finished runs are reused"

@@ -133,10 +133,7 @@ class Item:
 def _lines(scale: Scale, lines: Iterable[Line], datasets: Sequence[str], timed: bool = False) -> list[Want]:
     return [
         Want(
-            line.name,
-            line.beside,
-            scale.plan(line.name, line.method, dataset, line.options, timed=timed),
-            timed=timed,
+            line.name, line.beside, scale.plan(line.name, line.method, dataset, line.options, timed=timed), timed=timed
         )
         for dataset in datasets
         for line in lines

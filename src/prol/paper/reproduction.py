@@ -21,8 +21,7 @@ from prol.paper.item_files import (
 from prol.paper.items import Item, Want
 from prol.paper.scale import Scale
 from prol.runs.display import Silent
-from prol.runs.engine import Say, Summary, run_all
-from prol.runs.executors import Executor, Serial
+from prol.runs.executors import Executor, Say, Serial, Summary, run_all
 from prol.runs.folder import RunFolder
 from prol.runs.plan import Plan
 
@@ -58,11 +57,17 @@ def reproduce(
     folder, serial, done = Path(out), Serial(Silent()), dict[str, Reproduced]()
     with locked_folder(folder):
         say("inspecting what each run needs")
-        grid = Grid(folder / RUNS, scale.seeds, say)
+        grid = Grid(folder / RUNS, scale.seeds)
         batches: dict[bool, dict[Path, Plan]] = {False: {}, True: {}}
         for want in (want for wants in wanted.values() for want in wants):
             batches[want.timed] |= grid.places(want)
-        _report_missing_learners([*batches[False], *batches[True]], keep_models, say)
+        finished = [run for run in map(RunFolder, batches[False] | batches[True]) if run.status() == "finished"]
+        if keep_models and (gone := sum(not run.model.is_dir() for run in finished)):
+            say(f"{gone} finished runs were made without --keep-models and have no learner")
+        if not any(batches.values()) and grid.missing:
+            raise ValueError(f"nothing can be run: {'; '.join(grid.missing)}")
+        for sentence in grid.missing:
+            say(sentence)
         require_real_folder(grid.folder)
         make_folder(grid.folder)
 
@@ -70,7 +75,9 @@ def reproduce(
             if problem is not None:
                 grid.problems[path] = problem
             elif not keep_models:
-                _leave_results(RunFolder(path))
+                # A learner may be a thousand times larger than its results, and a main table has dozens of them.
+                for folder_of_run in (RunFolder(path).checkpoints, RunFolder(path).model):
+                    shutil.rmtree(folder_of_run, ignore_errors=True)
             return problem
 
         # All runs in one line: none waits for the longest of another item.
@@ -107,18 +114,6 @@ def _summary(
         ready=lambda: grid.is_over(wants),
         worthwhile=lambda: any(outcome.runs for outcome in grid.outcomes(wants)),
     )
-
-
-def _report_missing_learners(paths: Sequence[Path], keep_models: bool, say: Say) -> None:
-    finished = [run for run in map(RunFolder, paths) if run.status() == "finished"]
-    if keep_models and (gone := sum(not run.model.is_dir() for run in finished)):
-        say(f"{gone} finished runs were made without --keep-models and have no learner")
-
-
-def _leave_results(run: RunFolder) -> None:
-    """A learner may be a thousand times larger than its results, and a main table has dozens of them."""
-    for folder in (run.checkpoints, run.model):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def render(items: Sequence[Item], out: str | Path) -> list[Reproduced]:

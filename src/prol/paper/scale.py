@@ -77,12 +77,13 @@ class Scale:
         self, row: str, method: str, dataset: str, options: Options, backbone: str | None = None, timed: bool = False
     ) -> Plan:
         """A planned run, with the first seed."""
-        rate = self.rates.get(dataset, {}).get(method)
-        own = {} if rate is None else {"lr": rate}
+        rate, picked = self.rates.get(dataset, {}).get(method), self.picked or {}
+        own: dict[str, Any] = {} if rate is None else {"lr": rate}
+        own |= {**self.options.get(method, {}), **options, **picked.get(method, {}), **picked.get(row, {})}
         plan = Plan(
             method=method,
             dataset=dataset,
-            options=own | dict(self.options.get(method, {})) | dict(options) | self._picked_options(row, method),
+            options=own,
             backbone=backbone or self.backbone,
             device=self.device,
             precision=self.precision,
@@ -106,10 +107,6 @@ class Scale:
         """The same with other data sets in every item."""
         first = datasets[0]
         return replace(self, datasets=datasets, home=first, timed=first, without_ptm=first)
-
-    def _picked_options(self, row: str, method: str) -> dict[str, Any]:
-        picked = self.picked or {}
-        return dict(picked.get(method, {})) | dict(picked.get(row, {}))
 
 
 _FULL = Scale(

@@ -1,17 +1,81 @@
-"""Tables of accuracies from finished runs, ours next to the paper's."""
+"""What the paper prints, with its known errors, and tables of accuracies from finished runs beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from statistics import fmean
+from typing import Any
 
 from prol.paper.grid import Outcome
-from prol.paper.printed import DATASETS, MEASURES, PrintedTable, read_printed
-from prol.report.comparison import Spread
 from prol.report.sheet import Pair, SheetRow, SheetTable
+from prol.report.table import Spread
 from prol.runfiles import RunFiles
 
+DATASETS = ("cifar100", "imagenet_r", "imagenet_a", "cub200")
+MEASURES = ("FAA", "CAA", "FM")
+PER_TASK = (*(str(task) for task in range(1, 11)), "AVG")
+"""The columns of tables that name none."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One number of the paper; `slip` describes its error, if it is known to have one."""
+
+    value: float
+    slip: str | None = None
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """A table as printed: its label in the paper's source, and numbers by row and column; None where it has a dash."""
+
+    label: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[float | None, ...]]
+    slips: Mapping[tuple[str, str], str]
+
+    def find(self, row: str | None, column: str) -> Printed | None:
+        """The number there; None where the paper has no such row or column, or a dash."""
+        if row is None or row not in self.rows or column not in self.columns:
+            return None
+        value = self.rows[row][self.columns.index(column)]
+        return None if value is None else Printed(value, self.slips.get((row, column)))
+
+
+@cache
+def printed_tables() -> dict[str, Any]:
+    """The content of `printed.json`, by the names of tables."""
+    content: dict[str, Any] = json.loads((files("prol.paper") / "printed.json").read_text(encoding="utf-8"))
+    return content
+
+
+@cache
+def read_printed(name: str) -> PrintedTable:
+    """A table by its name.
+
+    >>> read_printed("main").find("PROL", "cifar100 FAA")
+    Printed(value=86.32, slip=None)
+    """
+    content = printed_tables()[name]
+    return PrintedTable(
+        label=content["label"],
+        columns=tuple(content.get("columns", PER_TASK)),
+        rows={row: tuple(values) for row, values in content["rows"].items()},
+        slips={(slip["row"], slip["column"]): slip["note"] for slip in content.get("slips", [])},
+    )
+
+
 ByTask = Callable[[RunFiles], Sequence[float | None]]
+
+_HISTORIES: dict[str, ByTask] = {
+    "accuracy": lambda run: run.metrics["average_accuracy"],
+    # After the first task nothing can have been forgotten.
+    "forgetting": lambda run: [None, *run.metrics["forgetting_history"][1:]],
+}
 
 _TITLES = {"cifar100": "CIFAR-100", "imagenet_r": "ImageNet-R", "imagenet_a": "ImageNet-A", "cub200": "CUB-200"}
 _DEFINITIONS = (
@@ -29,65 +93,46 @@ _FINE_TUNED = (
 _KEYS = {"FAA": "faa", "CAA": "caa", "FM": "forgetting"}
 
 
-def main_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """The main table, one per data set."""
-    return [
-        _measured("main", "Main table", dataset, _compared_with(dataset), own)
-        for dataset, own in _by_dataset(outcomes).items()
-    ]
+@dataclass(frozen=True)
+class MeasuredTables:
+    """Tables with one column per measure and a figure of bars, one per data set.
 
+    `paper` is the data set of the paper's table; without it, the same one where the paper has it.
+    """
 
-def without_ptm_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """Methods that train from scratch and store images, and PROL."""
-    return [
-        _measured("non-ptm", "Without a pre-trained model", dataset, "cifar100", own, ("FAA",), note=_COPIED)
-        for dataset, own in _by_dataset(outcomes).items()
-    ]
+    name: str
+    what: str
+    paper: str | None = None
+    measures: tuple[str, ...] = MEASURES
+    row_title: str = "method"
+    note: str = ""
 
+    def __call__(self, outcomes: Sequence[Outcome]) -> list[SheetTable]:
+        return [self._table(dataset, own) for dataset, own in _by_dataset(outcomes).items()]
 
-def ablation_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
-    """PROL's parts, added one after another."""
-    return [
-        _measured("ablation", "Ablation", dataset, "imagenet_r", own, row_title="parts", note=_FINE_TUNED)
-        for dataset, own in _by_dataset(outcomes).items()
-    ]
-
-
-def _measured(
-    name: str,
-    what: str,
-    dataset: str,
-    paper: str,
-    outcomes: Sequence[Outcome],
-    measures: tuple[str, ...] = MEASURES,
-    row_title: str = "method",
-    note: str = "",
-) -> SheetTable:
-    """A table with one column per measure, and a figure of bars."""
-    printed = read_printed(name.replace("-", "_"))
-    columns = [one if one in printed.columns else f"{paper} {one}" for one in measures]
-    rows = [
-        row_of(
-            outcome.row,
-            [outcome],
-            [
-                pair(_values(outcome, measure), printed, outcome.beside, column)
-                for measure, column in zip(measures, columns, strict=True)
-            ],
+    def _table(self, dataset: str, outcomes: Sequence[Outcome]) -> SheetTable:
+        printed, paper = read_printed(self.name.replace("-", "_")), self.paper or _compared_with(dataset)
+        columns = {one: one if one in printed.columns else f"{paper} {one}" for one in self.measures}
+        rows = []
+        for one in outcomes:
+            pairs = [pair(_values(one, measure), printed, one.beside, columns[measure]) for measure in columns]
+            rows.append(row_of(one.row, [one], pairs))
+        return SheetTable(
+            name=f"{self.name}-{dataset}",
+            title=_title(self.what, dataset, paper),
+            label=printed.label,
+            columns=self.measures,
+            rows=tuple(rows),
+            row_title=self.row_title,
+            figure="bars",
+            y_title="%",
+            notes=(self.note, _DEFINITIONS) if self.note else (_DEFINITIONS,),
         )
-        for outcome in outcomes
-    ]
-    return SheetTable(
-        name=f"{name}-{dataset}",
-        title=_title(what, dataset, paper),
-        label=printed.label,
-        columns=measures,
-        rows=tuple(rows),
-        row_title=row_title,
-        figure="bars",
-        y_title="%",
-        notes=(note, _DEFINITIONS) if note else (_DEFINITIONS,),
-    )
+
+
+MAIN = MeasuredTables("main", "Main table")
+WITHOUT_PTM = MeasuredTables("non-ptm", "Without a pre-trained model", "cifar100", ("FAA",), note=_COPIED)
+ABLATION = MeasuredTables("ablation", "Ablation", "imagenet_r", row_title="parts", note=_FINE_TUNED)
 
 
 def history_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
@@ -95,20 +140,11 @@ def history_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
     tables = []
     for dataset, own in _by_dataset(outcomes).items():
         paper = _compared_with(dataset)
-        for kind, read in (("accuracy", _accuracies), ("forgetting", _forgetting)):
+        for kind, read in _HISTORIES.items():
             title = _title(f"{kind.capitalize()} after each task", dataset, paper)
             printed = read_printed(f"{kind}_{paper}")
             tables.append(per_task_table(f"{kind}-{dataset}", title, printed, own, read, f"{kind}, %"))
     return tables
-
-
-def _accuracies(run: RunFiles) -> Sequence[float | None]:
-    values: list[float | None] = run.metrics["average_accuracy"]
-    return values
-
-
-def _forgetting(run: RunFiles) -> Sequence[float | None]:
-    return [None, *run.metrics["forgetting_history"][1:]]  # after the first task nothing can have been forgotten
 
 
 def per_task_table(
@@ -207,7 +243,6 @@ def _by_dataset(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def _compared_with(dataset: str) -> str:
-    """The paper's data set with which ours is compared."""
     return dataset if dataset in DATASETS else "cifar100"
 
 

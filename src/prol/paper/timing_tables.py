@@ -9,11 +9,10 @@ from statistics import fmean
 
 from prol.data.builtin import TRAIN_SIZES
 from prol.paper.grid import Outcome
-from prol.paper.printed import PrintedTable, read_printed
 from prol.paper.scale import CHUNK
-from prol.paper.tables import pair, per_task_table, row_of
-from prol.report.comparison import Spread
+from prol.paper.tables import PrintedTable, pair, per_task_table, read_printed, row_of
 from prol.report.sheet import Fit, Pair, SheetTable
+from prol.report.table import Spread
 from prol.runfiles import Content, RunFiles
 from prol.runs.inspection import count_parameters
 
@@ -109,13 +108,21 @@ def per_task_time_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
 
 def complexity_tables(outcomes: Sequence[Outcome]) -> list[SheetTable]:
     """Seconds of learning against the number of images, with and without warm-up, and per chunk by task."""
+
+    def all_tasks(run: RunFiles) -> tuple[int, float]:
+        return run.config["dataset"]["train_images"], float(_timing(run)["train_seconds"])
+
+    def later(run: RunFiles) -> tuple[int, float]:
+        tasks = _timing(run)["tasks"][READY:]
+        return sum(task["train_images"] for task in tasks), sum(float(task["train_seconds"]) for task in tasks)
+
     title = "Seconds of learning against the number of images"
     notes = ("The paper derives O(N) and prints no times for it.", *_meaning(outcomes))
-    tables = [_growth_table("complexity-images", title, outcomes, _all, notes)]
+    tables = [_growth_table("complexity-images", title, outcomes, all_tasks, notes)]
     runs = [run for outcome in outcomes for run in outcome.runs]
     if runs and all(len(_timing(run)["tasks"]) > READY for run in runs):
         notes = ("The same runs without the two tasks in which a learner gets ready.",)
-        tables.append(_growth_table("complexity-later", f"{title}, from the third task on", outcomes, _later, notes))
+        tables.append(_growth_table("complexity-later", f"{title}, from the third task on", outcomes, later, notes))
     settings = [outcome.setting for outcome in outcomes if outcome.setting is not None]
     return [*tables, _chunk_table([outcome for outcome in outcomes if settings and outcome.setting == max(settings)])]
 
@@ -151,15 +158,6 @@ def _growth_table(
         fit="s an image",
         notes=notes,
     )
-
-
-def _all(run: RunFiles) -> tuple[int, float]:
-    return run.config["dataset"]["train_images"], float(_timing(run)["train_seconds"])
-
-
-def _later(run: RunFiles) -> tuple[int, float]:
-    tasks = _timing(run)["tasks"][READY:]
-    return sum(task["train_images"] for task in tasks), sum(float(task["train_seconds"]) for task in tasks)
 
 
 def _chunk_table(outcomes: Sequence[Outcome]) -> SheetTable:
@@ -210,7 +208,6 @@ def _stored(run: RunFiles) -> float:
 
 
 def _meaning(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """What the times include."""
     on_a_gpu = any(str(run.config["device"]).startswith("cuda") for outcome in outcomes for run in outcome.runs)
     return (_MEANING, _COMPILED) if on_a_gpu else (_MEANING,)
 
@@ -220,13 +217,9 @@ def _by_convention(outcomes: Sequence[Outcome]) -> list[str]:
     said = []
     for outcome in outcomes:
         for run in outcome.runs[:1]:
-            config = run.config
-            counts = count_parameters(
-                config["method"],
-                config["options"],
-                config["backbone"]["name"],
-                config["dataset"]["classes"],
-                config["protocol"]["tasks"],
-            )["paper_convention"]
-            said += [f"{outcome.row}, {convention}: {count / 1e6:.3f} M." for convention, count in counts.items()]
+            config, classes, tasks = run.config, run.config["dataset"]["classes"], run.config["protocol"]["tasks"]
+            network = config["backbone"]["name"]
+            counted = count_parameters(config["method"], config["options"], network, classes, tasks)
+            counts = counted["paper_convention"].items()
+            said += [f"{outcome.row}, {convention}: {count / 1e6:.3f} M." for convention, count in counts]
     return said

@@ -18,23 +18,23 @@ _GROWTH = {
     "samples": "SAMPLES",
     "not met": "not met with the images of the audit",
 }
-_SEARCHES = {
-    "features": "its feature",
-    "pixels": "its pixels",
-    "own_rows": "the row that it writes by itself",
-}
+_SEARCHES = {"features": "its feature", "pixels": "its pixels", "own_rows": "the row that it writes by itself"}
 
 
-def audit_tables(audit: Content) -> Group:
-    """What is stored, the search for single images, the files, and the findings."""
-    tables = [_tensors(audit["tensors"]), _searches(audit["probe"]), _files(audit["files"])]
+def audit_tables(audit: Content, everything: bool = True) -> Group:
+    """The findings, then, unless these are enough, what is stored, the search for single images, and the files."""
     parts: list[RenderableType] = [f"{audit['method']} on {audit['backbone']}, {audit['classes']:,} classes"]
-    parts += [table.rich() for table in tables]
+    parts += [f"- {sentence}" for sentence in audit["findings"]]
     if audit["few"]:
         named = [f"{printable(one['label'])} ({one['count']})" for one in audit["few"][:_MOST_NAMED]]
         more = len(audit["few"]) - len(named)
         parts.append(f"Classes of few images: {', '.join(named)}{f' and {more:,} more' if more > 0 else ''}")
-    return Group(*parts, *(f"- {sentence}" for sentence in audit["findings"]))
+    if everything:
+        tables = [_tensors(audit["tensors"]), _searches(audit["probe"]), _files(audit["files"])]
+        return Group(*parts, *(table.rich() for table in tables))
+    tensors, files = audit["tensors"], audit["files"]
+    size = sum(one["bytes"] for one in tensors)
+    return Group(*parts, f"{len(tensors):,} tensors of {size:,} bytes, {len(files):,} files: --all lists them")
 
 
 def _tensors(tensors: Sequence[Content]) -> Table:

@@ -131,7 +131,6 @@ _TABLES: Mapping[str, Sequence[Column]] = {
 
 
 def _notes(content: Content) -> list[str]:
-    """What must be known to read the table."""
     rows = [row for row in content["rows"] if "error" not in row]
     if content["bench"] == "growth" and rows:
         return [f"Ratios are against 100 classes, or the first row. Memory: {rows[0]['memory']}."]
@@ -175,10 +174,7 @@ def _draw_ladder(figure: Any, rows: list[Mapping[str, Any]]) -> None:
 def _draw_growth(figure: Any, rows: list[Mapping[str, Any]]) -> None:
     times, memory = figure.subplots(1, 2)
     classes = [row["classes"] for row in rows]
-    for what, label, colour, style in (
-        ("train", "step", BLUE, "o-"),
-        ("predict", "prediction", ORANGE, "s--"),
-    ):
+    for what, label, colour, style in (("train", "step", BLUE, "o-"), ("predict", "prediction", ORANGE, "s--")):
         images = rows[0][what]["images"]
         milliseconds = [1000 * row[what]["median"] for row in rows]
         times.plot(classes, milliseconds, style, color=colour, label=f"{label}, {images} images")

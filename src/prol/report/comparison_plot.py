@@ -8,17 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prol.report.comparison import Row
-from prol.report.plot import (
-    BLUE,
-    ORANGE,
-    QUIET,
-    Plot,
-    draw_band,
-    format_ticks,
-    line_style,
-    short,
-    whole_numbers,
-)
+from prol.report.plot import BLUE, ORANGE, QUIET, Plot, draw_band, format_ticks, line_style, short, whole_numbers
 from prol.report.table import readable
 
 Point = tuple[float, float]
@@ -136,16 +126,11 @@ def _name_points(figure: Any, axes: Any, places: Sequence[Point], names: Sequenc
 def place_labels(points: Sequence[Point], sizes: Sequence[Point], room: Box, radius: float = 5.0) -> list[Point]:
     """The centre of each label, as near to its point as others leave room.
 
-    Parameters
-    ----------
-    points
-        Where the points are; a label covers none of them where that can be helped.
-    sizes
-        Width and height of each label, in the same unit.
-    room
-        The box that must contain all labels.
-    radius
-        Of a point.
+    Args:
+        points: where the points are; a label covers none of them where that can be helped.
+        sizes: width and height of each label, in the same unit.
+        room: the box that must contain all labels.
+        radius: of a point.
 
     >>> place_labels([(50, 50)], [(20, 10)], (0, 0, 100, 100))
     [(68.0, 50.0)]

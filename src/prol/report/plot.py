@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.files import create_file
-from prol.report.comparison import Spread
+from prol.report.table import Spread
 
 # Blue, orange and a colour map that people with any kind of colour vision can tell apart.
 BLUE, ORANGE, COLOUR_MAP = "#0072B2", "#E69F00", "cividis"
@@ -129,8 +129,9 @@ def draw_band(
         axes.fill_between(x, lower, upper, linewidth=0, **style)
 
 
-def draw_matrix(figure: Any, axes: Any, values: NDArray[np.float64], colour_bar: bool = False) -> None:
-    """An accuracy matrix: the test images of each task (down) after each task (across)."""
+def draw_matrix(figure: Any, axes: Any = None, *, values: NDArray[np.float64], colour_bar: bool = False) -> None:
+    """An accuracy matrix, alone in the figure without `axes`: test images of each task (down) after each (across)."""
+    axes = axes or figure.subplots()
     row, column = np.indices(values.shape)
     # Cells as shapes, not as an image: they stay sharp at any size.
     edges = np.arange(len(values) + 1) + 0.5

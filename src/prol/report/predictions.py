@@ -48,11 +48,7 @@ def as_table(predicted: Iterable[Predicted]) -> Iterator[str]:
         yield f"{image_name:<{first}}  {label:<{second}}  {probability:>11}\n"
 
 
-FORMATS: dict[str, Callable[[Iterable[Predicted]], Iterator[str]]] = {
-    "table": as_table,
-    "json": as_json,
-    "csv": as_csv,
-}
+FORMATS: dict[str, Callable[[Iterable[Predicted]], Iterator[str]]] = {"table": as_table, "json": as_json, "csv": as_csv}
 
 
 def _name(image: Path) -> str:

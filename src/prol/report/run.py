@@ -164,7 +164,8 @@ def plot_run(config: Content, result: Content, file: Path) -> None:
         history.set(xlabel="after task", ylabel="accuracy, %", ylim=(0, 101), title=f"FAA {metrics['faa']:.2f} %")
         whole_numbers(history.xaxis)
         history.legend(loc="lower left")
-        draw_matrix(figure, matrix, np.asarray(result["accuracy_matrix"], dtype=np.float64), colour_bar=True)
+        values = np.asarray(result["accuracy_matrix"], dtype=np.float64)
+        draw_matrix(figure, matrix, values=values, colour_bar=True)
         matrix.set_title("accuracy matrix, %")
 
     Plot(title, draw, 4.2, width=11).write(file)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from rich.table import Table as RichTable
 
-from prol.report.comparison import Spread
-from prol.report.table import Table, csv_text
+from prol.report.table import Spread, Table, csv_text
 
 State = Literal["finished", "unfinished", "not begun", "failed"]
 MEASURES = ("faa", "caa", "forgetting", "images_per_second")

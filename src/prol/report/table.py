@@ -1,4 +1,4 @@
-"""A table and its forms: text for a terminal, HTML, Markdown, CSV with every digit, LaTeX for a paper."""
+"""A table and its forms: text for a terminal, Markdown, CSV with every digit, LaTeX; templates render it as HTML."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup
-
-from prol.report.comparison import Spread
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -18,6 +15,28 @@ if TYPE_CHECKING:
 NOT_KNOWN = "-"
 
 Value = str | float | int | bool | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measure over seeds; its deviation is the sample's (n - 1), and None for a single seed."""
+
+    mean: float
+    deviation: float | None
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(fmean(values), stdev(values) if len(values) > 1 else None, tuple(values))
+
+    def text(self, digits: int = 2, gap: str = " ± ") -> str:
+        """Mean and deviation.
+
+        >>> Spread.of([1.0, 2.0]).text(), Spread.of([1.0]).text(1)
+        ('1.50 ± 0.71', '1.0')
+        """
+        mean = f"{self.mean:.{digits}f}"
+        return mean if self.deviation is None else f"{mean}{gap}{self.deviation:.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -121,12 +140,6 @@ class Table:
         for row in self.texts():
             table.add_row(*row)
         return table
-
-    def html(self) -> Markup:
-        """In a box that scrolls, with titles that are read out with every cell."""
-        from prol.report.html import render
-
-        return render("table.html", table=self)
 
     def markdown(self, aligned: bool = False) -> list[str]:
         """Lines of Markdown; aligned columns also read well on a terminal."""

@@ -21,8 +21,8 @@ from prol.evaluation import ChunkLearnt, ChunkMissed, Cursor, Event, TaskEnded
 from prol.files import UnsafeFile, create_file, open_regular, publish, require_real_folder
 from prol.learner import Learner
 from prol.runs.format import file_sha256, read_note, read_tensors, write_tensors
+from prol.runs.loading import load_checked
 from prol.runs.setup import NOT_SETTINGS, require_same
-from prol.runs.soundness import load_checked
 from prol.runs.timing import Timing
 
 MOST_WAITING = 2
@@ -205,20 +205,17 @@ def restore_newest(
     try:
         then = content["begun_with"]
         require_same({name: then.get(name) for name in begun_with}, begun_with, warn)
-        _load(learner, tensors, content["learner"], checkpoints.folder)
+        try:
+            load_checked(learner, tensors, content["learner"])
+        except ValueError as error:
+            damage = f"the newest checkpoint in {checkpoints.folder} is damaged: {error}; remove it to use another"
+            raise ValueError(damage) from error
         return Cursor(**content["cursor"]), Timing(hardware, content["timing"]), int(content["events_bytes"])
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the newest checkpoint in {checkpoints.folder} does not fit {learner.name} as it is now ({error!r}): "
             "resume it with the version of prol that wrote it, or start a new run"
         ) from error
-
-
-def _load(learner: Learner, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], folder: Path) -> None:
-    try:
-        load_checked(learner, tensors, meta)
-    except ValueError as error:
-        raise ValueError(f"the newest checkpoint in {folder} is damaged: {error}; remove it to use another") from error
 
 
 class EventLog:

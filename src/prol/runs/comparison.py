@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from prol.files import locked_folder, require_folder, write_json, write_text
-from prol.report.comparison import Row, compare_runs, describe_stream, from_scratch, stream_differences
-from prol.report.comparison_table import comparison_markdown
+from prol.report.comparison import (
+    Row,
+    compare_runs,
+    comparison_markdown,
+    describe_stream,
+    from_scratch,
+    stream_differences,
+)
 from prol.runfiles import RunFiles
 from prol.runs.display import Display, Silent
-from prol.runs.engine import Say, Summary, read_finished, run_all
-from prol.runs.executors import Executor, LocalProcesses, Serial, sentence_of
+from prol.runs.executors import Executor, LocalProcesses, Say, Serial, Summary, read_finished, run_all, sentence_of
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import Inspection, require_planned
 from prol.runs.plan import Plan

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -210,8 +209,3 @@ def operations_text(lines: Sequence[Mapping[str, Any]]) -> str:
 def without_gone_names(lines: Sequence[Mapping[str, Any]], classes: Sequence[Label]) -> list[dict[str, Any]]:
     """The lines without names of classes removed since: earlier lines must not remember them either."""
     return [{part: value for part, value in line.items() if part != "name" or value in classes} for line in lines]
-
-
-def count_operations(lines: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The number of operations of each kind."""
-    return dict(Counter(line["what"] for line in lines))

@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -168,14 +169,15 @@ def _require_not_fixed(request: Request, words: Sequence[tuple[str, Mapping[str,
 
 
 def _conditions(request: Request, dataset: str) -> Iterator[dict[str, Any]]:
-    """The conditions of the runs on a data set."""
     settings = {axis: values for axis, values in request.grid.items() if axis in CONDITIONS}
     own = _under(request.grid, _DATA, data_options(dataset))
-    for chosen in _combinations(settings, lambda given: coerce_options(Plan, given)):
+    for chosen in _combinations(settings, partial(coerce_options, Plan)):
         protocol = chosen.get("protocol", request.settings.get("protocol", "disjoint"))
         orders = _under(request.grid, _PROTOCOL, protocol_options(protocol))
-        for order in _combinations(orders, _binding(registry.protocol(protocol), SHARED_ARGUMENTS)):
-            for data in _combinations(own, _binding(registry.dataset(dataset), ("data",))):
+        ordered = partial(bind_arguments, registry.protocol(protocol), reserved=SHARED_ARGUMENTS)
+        opened = partial(bind_arguments, registry.dataset(dataset), reserved=("data",))
+        for order in _combinations(orders, ordered):
+            for data in _combinations(own, opened):
                 yield chosen | _prefixed(_PROTOCOL, order) | _prefixed(_DATA, data)
 
 
@@ -188,7 +190,7 @@ def _choices(request: Request, method: str, fixed: Mapping[str, str]) -> Iterato
         raise ValueError(f"{name} of {method} is given after its colon and to be tried: give it once")
     axes = {name: values for name, values in (general | own).items() if name not in fixed}
     given = coerce_options(kind, fixed)
-    for chosen in _combinations(axes, lambda given: coerce_options(kind, given)):
+    for chosen in _combinations(axes, partial(coerce_options, kind)):
         yield given | chosen
 
 
@@ -218,14 +220,8 @@ def _combinations(
         yield convert(dict(zip(axes, values, strict=True)))
 
 
-def _binding(function: Callable[..., Any], reserved: Sequence[str]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    return lambda given: bind_arguments(function, given, reserved)
-
-
 def _under(grid: Mapping[str, Sequence[Any]], prefix: str, valid: Iterable[str]) -> dict[str, Sequence[Any]]:
-    """The axes of one owner, by the names of its options."""
-    own = {axis.removeprefix(prefix): values for axis, values in grid.items() if axis.startswith(prefix)}
-    return {name: values for name, values in own.items() if name in set(valid)}
+    return {name: values for name, values in _without(prefix, grid).items() if name in set(valid)}
 
 
 def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,17 +233,14 @@ def _without(prefix: str, condition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def method_options(name: str) -> list[str]:
-    """The names of a method's options."""
     return [option.name for option in dataclasses.fields(registry.method(name).Options)]
 
 
 def protocol_options(name: str) -> list[str]:
-    """The names of a protocol's options."""
     return list(own_arguments(registry.protocol(name), SHARED_ARGUMENTS))
 
 
 def data_options(name: str) -> list[str]:
-    """The names of a data set's options."""
     return list(own_arguments(registry.dataset(name), ("data",)))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -49,13 +49,6 @@ class Follower(Protocol):
     """
 
     def follow(self, run: RunInView) -> AbstractContextManager[Listener]: ...
-
-
-@contextmanager
-def _followed(run: RunInView, listeners: Sequence[Listener | Follower]) -> Iterator[list[Listener]]:
-    """The listeners, with those of followers for the duration of the context."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(one.follow(run)) if isinstance(one, Follower) else one for one in listeners]
 
 
 def start(
@@ -144,7 +137,8 @@ def _execute(
         cursor, timing, offset = restore_newest(checkpoints, learner, begun_with, display.warn)
         log = EventLog(folder.events, offset)
     run = RunInView(config, folder.path, cursor, timing, display.warn)
-    with _followed(run, listeners) as others:
+    with ExitStack() as followed:
+        others = [followed.enter_context(one.follow(run)) if isinstance(one, Follower) else one for one in listeners]
         with log, display.showing(setup, folder.path, cursor):
             writers: list[Listener] = [_into(folder, log)]
             if plan.checkpoint_every is not None:
@@ -199,9 +193,7 @@ def _into(folder: RunFolder, listen: Listener) -> Listener:
 
 
 def dispatch(
-    events: Iterable[Event],
-    listeners: Sequence[Listener],
-    clock: Callable[[], float] = time.perf_counter,
+    events: Iterable[Event], listeners: Sequence[Listener], clock: Callable[[], float] = time.perf_counter
 ) -> Event | None:
     """Passes each event to all listeners, with the seconds it took; returns the last one."""
     source, last = iter(events), None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from prol.classes import Label
 from prol.files import current_folder
 from prol.merging import merge
+from prol.runfiles import STORED
 from prol.runs.format import JOINED, MERGED, REMOVED, RENAMED, operation, read_meta, read_operations
 from prol.runs.loading import load
 from prol.runs.saving import Origin, save
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Done = TypeVar("Done", bound="Removal | None")
 
+_MOST_NAMED = 20
 SERVICE = "service"
 """The subfolder with the checkpoints of a service."""
 
@@ -27,6 +29,25 @@ def list_classes(folder: str | Path) -> list[tuple[Label, int | None]]:
     meta = read_meta(current_folder(Path(folder).resolve()))
     counts = (meta.get("seen") or {}).get("per_class") or [None] * len(meta["classes"])
     return list(zip(meta["classes"], counts, strict=True))
+
+
+def describe_saved(folder: str | Path) -> list[str]:
+    """What a saved learner is, in sentences, from `meta.json` alone; no weights are opened."""
+    meta, classes = read_meta(current_folder(Path(folder).resolve())), list_classes(folder)
+    seen, stored = meta.get("seen") or {}, meta.get("footprint") or {}
+    named = [f"{name}{'' if count is None else f' ({count:,})'}" for name, count in classes[:_MOST_NAMED]]
+    more = f" and {len(classes) - _MOST_NAMED:,} more" if len(classes) > _MOST_NAMED else ""
+    images = seen.get("images")
+    lines = [f"{folder} is a saved learner: {meta['method']} on {meta['backbone']['name']}, by prol {meta['prol']}"]
+    lines.append(f"{len(classes):,} classes: {', '.join(named)}{more}" if classes else "It has learnt nothing yet")
+    lines += [] if images is None else [f"{images:,} images learnt"]
+    if stored:
+        size = sum(stored[kind]["bytes"] for kind in STORED)
+        samples = stored["samples_stored"]["bytes"]
+        lines.append(
+            f"{size:,} bytes stored besides the backbone, {f'{samples:,} of them' if samples else 'no'} samples"
+        )
+    return lines
 
 
 class ClassFolder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,6 @@ from prol.runs.format import (
     MODEL_FILE,
     NEW_MODEL_FILE,
     OPERATIONS_FILE,
-    count_operations,
     file_sha256,
     operations_text,
     read_meta,
@@ -213,7 +213,7 @@ def _describe(
         "seen": {"images": images, "classes": len(learner.classes), "per_class": per_class},
         "footprint": dataclasses.asdict(learner.footprint()),
         "run": None if origin.run is None else dict(origin.run),
-        "operations": count_operations(operations),
+        "operations": dict(Counter(line["what"] for line in operations)),
         "left_out": left_out or origin.left_out,
     }
     return meta if origin.merged is None else meta | {"merged": dict(origin.merged)}

@@ -220,7 +220,12 @@ def changes(
     """Settings that differ between two configs, by dotted name; with `partial`, only those that `now` has."""
     found: dict[str, tuple[Any, Any]] = {}
     names = set(now) if partial else then.keys() | now.keys()
-    for name in sorted(names if above else names - set(NOT_SETTINGS), key=_consequences_last):
+
+    def consequences_last(name: str) -> tuple[bool, str]:
+        """Settings that were chosen come before their consequences, which explain less."""
+        return name.endswith(("sha256", "_images")) or name == "classes", name
+
+    for name in sorted(names if above else names - set(NOT_SETTINGS), key=consequences_last):
         one, other = then.get(name), now.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
             if name == "options":
@@ -231,11 +236,6 @@ def changes(
         elif one != other:
             found[f"{above}{name}"] = (one, other)
     return found
-
-
-def _consequences_last(name: str) -> tuple[bool, str]:
-    """Settings that were chosen come before their consequences, which explain less."""
-    return name.endswith(("sha256", "_images")) or name == "classes", name
 
 
 def require_same(then: Mapping[str, Any], now: Mapping[str, Any], warn: Callable[[str], None]) -> None:

@@ -17,8 +17,7 @@ from prol.files import locked_folder, read_text, write_json, write_text
 from prol.options import spell, spell_method, spell_options
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
-from prol.runs.engine import Say, Summary, read_finished, run_all
-from prol.runs.executors import Executor
+from prol.runs.executors import Executor, Say, Summary, read_finished, run_all
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.grid import CONDITIONS, Point
 from prol.runs.inspection import require_planned
@@ -155,7 +154,6 @@ def _flag(name: str, value: Any) -> str:
 
 
 def _current(planned: SweepRun, run: RunFolder) -> SweepRun:
-    """A planned run with its state and results."""
     status = run.status()
     if status != "finished":
         return replace(planned, state="unfinished" if status == "unfinished" else "not begun")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from prol.learner import Learner
 from prol.testing.learner_checks import CHECKS, classes_need_no_announcement
-from prol.testing.subject import Subject
+from prol.testing.stream import Subject
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,17 @@ from prol.testing.stream import (
     STREAM,
     TASKS,
     WIDTH,
+    Subject,
     count_values,
     difference,
     global_randomness,
     make_chunk,
     make_images,
+    require,
+    require_refusal,
     same_bits,
     teach,
 )
-from prol.testing.subject import Subject, require, require_refusal
 
 # Scores may differ by rounding when the same image is computed in a batch of another size.
 _ROUNDING = {"float64": 1e-9, "float32": 1e-4, "bf16": 5e-2}

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from prol.classes import Label
-from prol.testing.stream import HEIGHT, STREAM, WIDTH, difference, make_images, teach
-from prol.testing.subject import Subject, require, require_refusal
+from prol.testing.stream import HEIGHT, STREAM, WIDTH, Subject, difference, make_images, require, require_refusal, teach
 
 
 def bad_input_changes_nothing(subject: Subject) -> None:

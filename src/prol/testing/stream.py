@@ -1,10 +1,10 @@
-"""A small synthetic stream for checking learners: images of an odd size in chunks of an odd size, two tasks."""
+"""What checks share: a small synthetic stream of odd sizes and two tasks, a learner to teach, and how they fail."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -99,3 +99,27 @@ def global_randomness(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The learner to check: `fresh` makes one that has learnt nothing; `modes` says with and without announcements."""
+
+    fresh: Callable[[], Learner]
+    modes: tuple[bool, ...]
+
+
+def require(holds: bool, seen: str) -> None:
+    # Not an assert statement: checks must also check under python -O.
+    if not holds:
+        raise AssertionError(seen)
+
+
+def require_refusal(what: str, verb: Callable[..., Any], *given: Any) -> None:
+    try:
+        verb(*given)
+    except ValueError:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what} raised {type(error).__name__}: {error}; expected a ValueError") from error
+    raise AssertionError(f"{what} were accepted; expected a ValueError")

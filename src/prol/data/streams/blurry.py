@@ -90,8 +90,7 @@ def iblurry(
     >>> [[int((chunk.indices // 20 == label).sum()) for label in range(4)] for chunk in stream.chunks]
     [[20, 18, 0, 2], [0, 2, 20, 18]]
     """
-    _require_percent("disjoint", disjoint)
-    _require_percent("minor", minor)
+    _require_percents(disjoint=disjoint, minor=minor)
     builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
     groups = np.array_split(builder.classes, tasks)
     alone = portions([len(group) for group in groups], disjoint)
@@ -137,8 +136,7 @@ def siblurry(
     >>> sum(len(chunk.indices) for chunk in stream.chunks)
     40
     """
-    _require_percent("disjoint", disjoint)
-    _require_percent("minor", minor)
+    _require_percents(disjoint=disjoint, minor=minor)
     builder = StreamBuilder(labels, tasks, chunk, seed, class_order, boundaries, announce)
     count = len(builder.classes)
     alone = int(portions([count], disjoint)[0])
@@ -164,9 +162,10 @@ def portions(sizes: Sequence[int] | Ints, percent: float) -> Ints:
     return totals[1:] - totals[:-1]
 
 
-def _require_percent(name: str, value: float) -> None:
-    if not 0 <= value <= 100:
-        raise ValueError(f"{name} must be a percentage from 0 to 100, got {value}")
+def _require_percents(**shares: float) -> None:
+    for name, value in shares.items():
+        if not 0 <= value <= 100:
+            raise ValueError(f"{name} must be a percentage from 0 to 100, got {value}")
 
 
 def _spread_evenly(

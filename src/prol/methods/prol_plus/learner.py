@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, Tapped, require_tapped
+from prol.calibration import Observation, observe
 from prol.classes import Label
 from prol.learner import Learner, TaskClock
 from prol.methods.closed_form.first_task import FirstTask
@@ -19,7 +20,9 @@ from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usa
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, prior_temperatures
+from prol.methods.prol_plus.evidence import EVERY, Evidence
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, prior_temperatures
+from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.state import State
 
@@ -27,6 +30,8 @@ WARM_UP = 0.25
 """Share of the steps of tuning over which the rate rises: a stream of a few chunks hardly moves the network."""
 SURPRISE = 4.0
 """Images of a class that were due since its last one, from which on the class counts as gone."""
+GLANCE = 4
+"""Of so many chunks one is predicted by the classifier that was solved last."""
 MOST_GONE = 0.1
 """Share of all images whose classes may be gone while the network is tuned."""
 
@@ -38,16 +43,23 @@ class FirstBlocks(FirstTask):
 
     def __init__(self, state: State, backbone: Tapped, lr: float, blocks: int, pooled: bool) -> None:
         super().__init__(state, backbone, lr)
-        self.blocks, self.pooled = blocks, pooled
+        self.frozen, self.blocks, self.pooled = backbone, blocks, pooled
         self.last = state.table("last", dtype=torch.int64, kind="statistic", combine="keep", grows=self._is_tuning)
+        width = backbone.width if pooled else backbone.tap_widths[-1]
+        self.evidence = Evidence(state.scope("evidence"), width, self._is_tuning)
 
     def end(self) -> None:
         super().end()
         self.last.truncate(0)
+        self.evidence.end()
 
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         feature, taps = self.network.tapped(inputs, self.blocks)
         return feature, torch.cat([taps, feature], dim=1) if self.pooled else taps
+
+    def frozen_feature(self, inputs: Tensor) -> Tensor:
+        """The frozen network's own feature `[B, P]`, or where it is not read what is read last."""
+        return (self.frozen.features(inputs) if self.pooled else self.frozen.tapped(inputs, 1)[1]).float()
 
     def seen(self, inputs: Tensor) -> Tensor:
         """Features of blocks `[B, L]` alone."""
@@ -100,6 +112,9 @@ class PROLPlus(Learner):
         self.scale: Scale | None = None
         state.group("scale", self._read_scale, self._load_scale, kind="parameter", agree="scale of the features")
         self.layer = RandomLayer(state, self.seed, self._draw, stored=False)
+        self.solved = LastSolved(state, w.all)
+        self._fresh: SolvedHead | None = None
+        self._glanced: Observation | None = None
         self.seen = 0
         self._last: dict[str, float] = {}
         state.value("seen", self, merge="sum")
@@ -124,8 +139,6 @@ class PROLPlus(Learner):
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Takes over what `state` returned; of version 0.1 all but class covariances, whose room other features had."""
-        tuned = len(tensors["tuning/head/bias"])
-        tensors = {"tuning/last": torch.full((tuned,), meta["method"]["seen"]), **tensors}  # new since 0.1
         linear, every = len(tensors.get("scale/mean", ())), tensors["moments/sums"].shape[1]
         if linear and (linear, every) != (self.widths.linear, self.widths.all):
             taps = require_tapped(self.name, self.backbone).tap_widths
@@ -135,9 +148,19 @@ class PROLPlus(Learner):
         elif every != self.widths.all:  # nothing was learnt
             empty = type(self)(self.backbone, self.options, self.seed)
             empty.register(meta["classes"])
-            moments = {name: t for name, t in empty.state()[0].items() if name.startswith("moments/")}
+            sums = ("moments/", "tuning/evidence/")
+            moments = {name: t for name, t in empty.state()[0].items() if name.startswith(sums)}
             tensors = {**tensors, **moments}
-        super().load_state(tensors, meta)
+        tuned = len(tensors["tuning/head/bias"])
+        super().load_state({**self._new_since_0_1(tuned, meta["method"]["seen"]), **tensors}, meta)
+
+    def _new_since_0_1(self, tuned: int, seen: int) -> dict[str, Tensor]:
+        """What files of version 0.1 lack, for so many classes while it is tuned, after so many images."""
+        evidence = {
+            "tuning/evidence/sums": torch.zeros(tuned, self.widths.groups[-1]),
+            "tuning/evidence/counts": torch.zeros(tuned, dtype=torch.float64),
+        }
+        return {"tuning/last": torch.full((tuned,), seen), **evidence}
 
     def arrive(self, names: list[Label], boundary: bool = False) -> None:
         # In a mixed stream some classes come late by chance: no unseen class begins a task.
@@ -152,26 +175,48 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        tunes = not self.tuning.over and self._may_tune(rows)
         rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
-        o, report = self.options, {}
-        if not tunes:
+        if self.tuning.over:
             blocks = self.encode(inputs)
             require_usable(blocks)
             self.update(blocks, rows)
+            self._last = {}
         else:
-            rate = o.adapt_lr * one_cycle(self.clock.steps / o.adapt_steps)
-            blocks, moved, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
-            embedded = self._add_up(blocks, rows)
-            if o.drift_correction:
-                self._correct_drift(embedded, moved)
-            report = {"adapt": loss, "rate": rate}
-        self._last = report
+            self._last = self._learn_while_tuning(inputs, rows)
         self.clock.steps += 1
-        if not self.tuning.over:
-            self.tuning.last.rows[rows] = self.seen
-        if not self.tuning.over and self.clock.steps >= o.adapt_steps:
+        if not self.tuning.over and self.clock.steps >= self.options.adapt_steps:
             self.tuning.end()
+
+    def _learn_while_tuning(self, inputs: Tensor, rows: Tensor) -> dict[str, float]:
+        """One step if it is to be made, and sums of both networks; returns the loss and the rate."""
+        o, evidence, report = self.options, self.tuning.evidence, dict[str, float]()
+        frozen = self.tuning.frozen_feature(inputs)
+        require_usable(frozen)
+        after = None
+        if evidence.helps() and self._may_tune(rows):
+            rate = o.adapt_lr * one_cycle(self.clock.steps / o.adapt_steps)
+            blocks, after, loss = self.tuning.step_and_look(inputs, rows, self.clock.steps, rate)
+            report = {"adapt": loss, "rate": rate}
+        else:
+            blocks = self.encode(inputs)
+            require_usable(blocks)
+        if self.scale is not None and self.clock.steps % EVERY == 0:
+            own = self.widths.own
+            tuned = self.scale.apply(blocks)[:, own]
+            solved = self.moments.part(own.start, own.stop)
+            evidence.compare(solved, self._own(frozen), tuned, rows, o.prior_samples)
+        embedded = self._add_up(blocks, rows)
+        evidence.add(self._own(frozen), rows)
+        if after is not None and o.drift_correction:
+            self._correct_drift(embedded, after)
+        self.tuning.last.rows[rows] = self.seen
+        return report
+
+    def _own(self, feature: Tensor) -> Tensor:
+        """The network's own feature `[B, P]` at the scale of the first chunk."""
+        assert self.scale is not None
+        part = self.widths.own
+        return (feature - self.scale.mean[part]) * self.scale.inverse[part]
 
     def _may_tune(self, rows: Tensor) -> bool:
         """Whether a chunk of class rows `[B]` may move the network.
@@ -192,9 +237,35 @@ class PROLPlus(Learner):
             self.scale = Scale.of(encoded, self.widths.groups)
         linear = self.scale.apply(encoded)
         embedded = self._embed(linear)
+        self._foretell(embedded, rows)
         self.moments.add(embedded, rows)
         self.seen += len(rows)
         return embedded
+
+    # Predicting before learning
+
+    def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
+        found = super().foresee(pixels, names)
+        self._fresh = None if found is None or cosine_weight(self.seen) else self.latest(self._head)
+        return found
+
+    def _foretell(self, embedded: Tensor, rows: Tensor) -> None:
+        """The classifier solved last predicts features `[B, L + M]` of class rows `[B]`, unless it was solved for them.
+
+        What is solved for a prediction that somebody asks for is not stored: predicting changes nothing.
+        """
+        self._glanced = None
+        if self._fresh is not None:
+            self.solved.replace(self._fresh)
+            self._fresh = None
+        elif self.clock.steps % GLANCE == 0:
+            scores = self.solved.scores(embedded, len(self.classes))
+            usual = self.calibration.usual_spread()
+            if scores is not None:
+                self._glanced = observe(scores, rows, rows >= 0, self.prior_temperatures(), None, usual)
+
+    def glance(self) -> Observation | None:
+        return self._glanced
 
     def _correct_drift(self, embedded: Tensor, after: Tensor) -> None:
         """A step has moved the network: all that was seen moves as the chunk, added as `[B, L + M]`, has moved.
@@ -258,6 +329,7 @@ class PROLPlus(Learner):
         assert self.scale is not None
         self.moments.add(self._embed(self.scale.apply(encoded)), rows, times=-1)
         self.seen -= len(rows)
+        self.solved.clear()
         traces = ["the scale of the features was taken from the first chunk"]
         if self.options.adapt_steps:
             traces += ["the LayerNorms were tuned in the first task; sums hold its images as the network then saw them"]

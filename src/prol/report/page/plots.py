@@ -10,9 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from prol.report.comparison import Spread
 from prol.report.page.sections import Section
 from prol.report.page.tables import History, history_of
 from prol.report.plot import (
@@ -28,6 +26,7 @@ from prol.report.plot import (
     short,
     whole_numbers,
 )
+from prol.report.table import Spread
 from prol.runfiles import RunFiles
 
 _LEGEND_WIDTH = 24
@@ -143,16 +142,12 @@ def matrix_plots(section: Section) -> list[Plot]:
                 title=row.name,
                 alt=f"Accuracy matrix of {row.name}, in %: test images of each task after each task. At the end, "
                 f"from the first task to the last: {', '.join(f'{value:.0f}' for value in mean[:, -1])}.",
-                draw=partial(_draw_matrix, values=mean),
+                draw=partial(draw_matrix, values=mean),
                 height=3.3,
                 width=3.6,
             )
         )
     return plots
-
-
-def _draw_matrix(figure: Any, values: NDArray[np.float64]) -> None:
-    draw_matrix(figure, figure.subplots(), values)
 
 
 def speed_plot(section: Section) -> Plot | None:

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Literal
 
-from prol.report.comparison import Spread
-from prol.report.comparison_table import speed
-from prol.report.page.naming import shown
-from prol.report.page.sections import Section
+from prol.report.comparison import speed
+from prol.report.page.sections import Section, shown
 from prol.report.stream_plot import task_sizes
-from prol.report.table import NOT_KNOWN, Cell, Table, number, printable, size, spread, text, yes
+from prol.report.table import NOT_KNOWN, Cell, Spread, Table, number, printable, size, spread, text, yes
 from prol.runfiles import STORED, RunFiles
 
 History = Literal["average_accuracy", "forgetting_history"]

@@ -1,4 +1,4 @@
-"""`prol.datasets` and `prol.streams` still work for one version, with a warning."""
+"""Modules of version 0.1 are found under their former names, with a warning."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 
 from prol import data
 from prol.data import builtin, folder, prefetch, split, streams
+from prol.runs import comparison, loading, saving
+
+_FORMER = ("prol.artifacts", "prol.datasets", "prol.experiments", "prol.streams")
 
 
 @pytest.fixture(autouse=True)
 def _not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("prol.datasets", "prol.streams"))]:
+    for name in [name for name in sys.modules if name.startswith(_FORMER)]:
         monkeypatch.delitem(sys.modules, name)
 
 
@@ -45,3 +48,29 @@ def test_protocols_are_found_under_their_former_names() -> None:
     for name in ("disjoint", "blurry", "iblurry", "siblurry", "gradual", "imbalanced"):
         assert getattr(import_module(f"prol.streams.{name}"), name) is getattr(streams, name)
     assert import_module("prol.streams.base").Stream is streams.Stream
+
+
+def test_saved_learners_are_found_under_their_former_name() -> None:
+    with pytest.warns(DeprecationWarning, match=r"prol\.artifacts is deprecated: import from prol\.runs"):
+        former = import_module("prol.artifacts")
+    assert former.load is loading.load
+    assert former.save is saving.save
+    assert former.Checkpoints.__module__ == "prol.runs.checkpoints"
+    assert former.list_classes is former.ClassFolder.__init__.__globals__["list_classes"]
+    with pytest.raises(AttributeError, match=r"module 'prol\.artifacts' has no attribute 'pickle'"):
+        former.pickle  # noqa: B018
+
+
+def test_many_runs_are_found_under_their_former_names() -> None:
+    with pytest.warns(DeprecationWarning, match=r"prol\.experiments is deprecated: import from prol\.runs or"):
+        former = import_module("prol.experiments")
+    assert import_module("prol.experiments.comparison").compare is comparison.compare
+    assert former.sweep.sweep.__module__ == "prol.runs.sweep"
+    assert import_module("prol.experiments.sweep_file").read_sweep_file.__module__ == "prol.runs.grid"
+    assert import_module("prol.experiments.paper.reproduction").reproduce.__module__ == "prol.paper.reproduction"
+    assert former.paper.items.ITEMS is import_module("prol.paper.items").ITEMS
+
+
+def test_modules_that_never_were_are_not_found() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"prol\.cutting"):
+        import_module("prol.cutting")
