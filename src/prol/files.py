@@ -215,6 +215,11 @@ def _put(text: str, path: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def flush_names(folder: Path) -> None:
+    """Forces a folder's list of names onto the disk."""
+    _flush(folder)
+
+
 def _flush(path: Path) -> None:
     """Forces a file's content, or a folder's list of names, onto the disk."""
     handle = os.open(path, os.O_RDONLY)

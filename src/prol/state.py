@@ -6,7 +6,7 @@ what was declared here. Components (moments, heads, optimisers) declare their ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from typing import Any
@@ -21,6 +21,7 @@ from prol.tables import (
     Entry,
     Kind,
     Merge,
+    Product,
     Record,
     Registry,
     Table,
@@ -106,6 +107,24 @@ class State:
         read, load = (lambda: {"": tensor}), (lambda saved: copy_into(tensor, saved[""]))
         self._declare(Entry(self.prefix + name, kind, read, load, merge=merge, fixed=True))
         return tensor
+
+    def matrix(self, name: str, blocks: Sequence[Tensor], *, kind: Kind, merge: Merge = "keep") -> list[Tensor]:
+        """Block rows of a symmetric matrix, as tensors `name.0` and so on; what `add_product` adds can be logged."""
+        for number, block in enumerate(blocks):
+            self.tensor(f"{name}.{number}", block, kind=kind, merge=merge)
+            self.registry.entries[f"{self.prefix}{name}.{number}"].matrix = self.prefix + name
+        return list(blocks)
+
+    @property
+    def logs_products(self) -> bool:
+        return self.registry.log is not None
+
+    def add_product(self, name: str, product: Product, blocks: Sequence[Tensor]) -> None:
+        """Adds a product to a declared matrix, and logs it if there is a log."""
+        if self.registry.log is None:
+            product.add_to(blocks)
+        else:
+            self.registry.log.add(self.prefix + name, product, blocks)
 
     def tensors(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MethodType
@@ -161,6 +161,8 @@ class Entry:
     """Whether the table always has a row for each class."""
     widens: bool = False
     """Whether the first axis of its rows grows."""
+    matrix: str = ""
+    """The symmetric matrix of which it is a block, where that grows by logged products; see `ProductLog`."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {join(self.name, name): tensor for name, tensor in self.read().items()}
@@ -194,6 +196,46 @@ class Record:
     """Of tables in which only some rows are overwritten, which ones, and what was there."""
 
 
+@dataclass(frozen=True)
+class Product:
+    """leftᵀ right, of `[K, M]` each, which is added to a symmetric matrix `[M, M]`."""
+
+    left: Tensor
+    right: Tensor
+
+    def add_to(self, blocks: Sequence[Tensor], times: int = 1) -> None:
+        """To block rows that reach from the first column to the diagonal."""
+        for block in blocks:
+            height, end = block.shape
+            block.addmm_(self.left[:, end - height : end].T, self.right[:, :end], alpha=times)
+
+
+class ProductLog:
+    """Products that were added to large matrices since the log began, so that the matrices need not be saved again.
+
+    Each in-place operation on a tensor changes its version: the log notices what was not added through it.
+    """
+
+    def __init__(self, matrices: Mapping[str, Sequence[Tensor]]) -> None:
+        self.products: list[tuple[str, Product]] = []
+        self._versions = {name: _versions(blocks) for name, blocks in matrices.items()}
+
+    def add(self, name: str, product: Product, blocks: Sequence[Tensor]) -> None:
+        """Adds a product to the blocks of a matrix, and logs it."""
+        complete = self._versions.get(name) == _versions(blocks)
+        product.add_to(blocks)
+        self._versions[name] = _versions(blocks) if complete else []
+        self.products.append((name, product))
+
+    def is_complete(self, matrices: Mapping[str, Sequence[Tensor]]) -> bool:
+        """Whether these are the matrices from the beginning, and all that has changed them is logged."""
+        return self._versions == {name: _versions(blocks) for name, blocks in matrices.items()}
+
+
+def _versions(blocks: Sequence[Tensor]) -> list[tuple[int, int]]:
+    return [(block.data_ptr(), block._version) for block in blocks]
+
+
 @dataclass
 class Merging:
     """What is said of merging learners besides how each entry merges; see `State.on_merge`."""
@@ -223,8 +265,18 @@ class Registry:
     solved: tuple[int, torch.dtype] = (0, torch.float32)
     merging: Merging = field(default_factory=Merging)
     record: Record | None = None
+    log: ProductLog | None = None
+    """Opened by whoever saves changes instead of whole states."""
     classes: int = 0
     loads: int = 0
+
+    def matrices(self) -> dict[str, list[Tensor]]:
+        """Block rows of the matrices that grow by logged products."""
+        found: dict[str, list[Tensor]] = {}
+        for entry in self.entries.values():
+            if entry.matrix:
+                found.setdefault(entry.matrix, []).append(entry.read()[""])
+        return found
 
     def load_values(self, flat: Mapping[str, Any]) -> None:
         """Loads values by their full names, before any tensor is loaded."""

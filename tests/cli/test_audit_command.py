@@ -36,6 +36,7 @@ def test_a_saved_learner_is_audited_as_a_table(saved: Path, command: Any) -> Non
 def test_json_holds_the_same_and_goes_to_a_file(saved: Path, command: Any, tmp_path: Path) -> None:
     (saved / "service").mkdir()
     (saved / "service" / "000000001-ab.safetensors").write_bytes(b"12345")
+    (saved / "service" / "000000001.journal").write_bytes(b"123456")
     (saved / "diary.txt").write_text("who was here")
     file = tmp_path / "audit.json"
     code, out, _ = command("audit", str(saved), "--format", "json", "--out", str(file), "--device", "cpu")
@@ -46,8 +47,10 @@ def test_json_holds_the_same_and_goes_to_a_file(saved: Path, command: Any, tmp_p
     assert found["few"] == [{"label": "bee", "count": 4}, {"label": "cat", "count": 4}]
     holds = {one["name"]: one["holds"] for one in found["files"]}
     assert "before a class was removed" in holds["service/000000001-ab.safetensors"]
+    assert "each chunk since the last checkpoint" in holds["service/000000001.journal"]
+    assert "The journal of a service (6 bytes)" in found["findings"][-1]
     assert holds["diary.txt"] == "not known to prol: look"
-    assert len(holds) == 5
+    assert len(holds) == 6
 
 
 def test_strict_fails_where_samples_are_kept(tmp_path: Path, micro_vit: str, command: Any) -> None:

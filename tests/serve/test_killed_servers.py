@@ -53,9 +53,9 @@ class Teacher(threading.Thread):
                 self.wrong.append(answer.text)
 
 
-def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int) -> None:
+def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int, *flags: str) -> None:
     draw = random.Random(kills)
-    server = Server(nursery, folder, "--method", "ncm", "--backbone", small_vit)
+    server = Server(nursery, folder, "--backbone", small_vit, *flags)
     where, acknowledgements, pause = [server.url], threading.Semaphore(0), threading.Event()
     teachers = [Teacher(number, where, acknowledgements) for number in range(CLIENTS)]
     for teacher in teachers:
@@ -65,7 +65,7 @@ def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int) -
             assert acknowledgements.acquire(timeout=60)
         pause.wait(draw.uniform(0, 0.1))  # any instant between two acknowledgements
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
-        server = Server(nursery, folder)
+        server = Server(nursery, folder, *(flag for flag in flags if flag == "--no-journal"))
         where[0] = server.url
     for teacher in teachers:
         teacher.enough.set()
@@ -82,8 +82,21 @@ def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int) -
     assert dict(zip(learner.classes, learner.class_counts().tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+NCM = ("--method", "ncm")
+PROL_PLUS = ("--method", "prol_plus", "--option", "features=64", "--option", "adapt_steps=20")
+
+
+@pytest.mark.parametrize(
+    ("kills", "flags"),
+    [
+        (2, NCM),
+        pytest.param(20, NCM, marks=pytest.mark.slow),
+        pytest.param(10, (*NCM, "--no-journal"), marks=pytest.mark.slow),
+        pytest.param(20, PROL_PLUS, marks=pytest.mark.slow),
+        pytest.param(10, ("--method", "slda"), marks=pytest.mark.slow),
+    ],
+)
 def test_every_acknowledged_chunk_is_applied_exactly_once(
-    nursery: Nursery, tmp_path: Path, small_vit: str, kills: int
+    nursery: Nursery, tmp_path: Path, small_vit: str, kills: int, flags: tuple[str, ...]
 ) -> None:
-    kill_and_count(nursery, tmp_path / "model", small_vit, kills)
+    kill_and_count(nursery, tmp_path / "model", small_vit, kills, *flags)

@@ -15,10 +15,10 @@ from PIL import Image
 from prol.serve.errors import RequestError
 from prol.serve.monitoring import Throughput
 from prol.serve.pending import Pending, PendingImage
+from prol.serve.records import Records
 from prol.serve.security import Tokens, read_token
 from prol.serve.server import listen
 from prol.serve.settings import Limits
-from prol.serve.store import Records
 from prol.serve.uploads import MemoryBudget, Reservation, decode_images
 
 

@@ -99,7 +99,8 @@ def test_requests_in_progress_are_finished_at_a_stop(nursery: Nursery, new: tupl
 def stopped(nursery: Nursery, small_vit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a service that was killed after learning a cat and a dog, and never wrote its saved learner."""
     folder = tmp_path_factory.mktemp("stopped") / "model"
-    with running(nursery, folder, "--method", "ncm", "--backbone", small_vit) as server, server.client() as client:
+    flags = ("--method", "ncm", "--backbone", small_vit, "--no-journal")
+    with running(nursery, folder, *flags) as server, server.client() as client:
         learn(client, [picture(1)], ["cat"])
         learn(client, [picture(2)], ["dog"])
     return folder

@@ -18,7 +18,8 @@ from prol.backbones import ViT
 from prol.serve.batches import JobQueue
 from prol.serve.jobs import Undo
 from prol.serve.monitoring import Activity
-from prol.serve.store import Key, Opened, Records, Store, describe
+from prol.serve.records import Key, Records
+from prol.serve.store import Opened, Store, describe
 from prol.serve.writer import Writer
 from prol.testing.stream import difference
 from serve.running import Nursery, client_of, counts, error, eventually, learn, picture, predict, running

@@ -23,9 +23,10 @@ from prol.serve.errors import RequestError
 from prol.serve.jobs import Job, LateLabels, Learn, Remove, Result, WriteContext
 from prol.serve.monitoring import Activity, Kind
 from prol.serve.pending import Pending, PendingImage
+from prol.serve.records import Key, Records
 from prol.serve.settings import Limits
 from prol.serve.snapshots import Publisher, Snapshot
-from prol.serve.store import Key, Opened, Records, Store, describe
+from prol.serve.store import Opened, Store, describe
 from prol.serve.uploads import MemoryBudget, Reservation
 from prol.serve.writer import Writer
 from prol.testing.stream import difference
@@ -226,6 +227,23 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
         assert publisher._thread.is_alive()
     publisher.stop()
     assert made == [1, 3]
+
+
+def test_while_nobody_predicts_snapshots_wait_until_learning_pauses(tiny: ViT) -> None:
+    learner = prol.create("ncm", tiny)
+    learner.learn(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), ["cat"])
+    first = Snapshot(0, learner, learner.state())
+    publisher = Publisher(first, nullcontext(), lambda error: pytest.fail(str(error)))
+    publisher._ended, publisher._took = 100.0, 2.0  # the last snapshot took two seconds
+
+    def due(offered: float) -> float:
+        publisher._offered = offered
+        return publisher._due()
+
+    assert [due(100.5), due(101.5), due(110.0)] == [102.0, 102.5, 111.0]
+    assert due(150.0) == 118.0  # learning does not pause: a tenth of the time
+    assert publisher.ask() is first
+    assert due(150.0) == 102.0  # somebody predicts: half of the time
 
 
 def test_a_learner_copied_over_the_folder_is_noticed_and_not_overwritten(

@@ -60,6 +60,9 @@ def serve(
     device: a.Device = "auto",
     threads: a.Threads = None,
     checkpoints: Annotated[int, typer.Option(help="Checkpoints stored in DIR/service, at least 2.")] = 2,
+    journal: Annotated[
+        bool, typer.Option(help="Commit small updates between checkpoints; off, each commit writes the whole learner.")
+    ] = True,
     queue: Annotated[int | None, typer.Option(hidden=True, help="The former name of --queue-size.")] = None,
     limits: LimitFlags,
 ) -> None:
@@ -82,6 +85,6 @@ def serve(
     waiting = chosen.pop("queue_size")
     chosen["queue"] = waiting if queue is None else queue
     network = backbone if image_size is None else a.sized(backbone or "auto", image_size)
-    options = ServeOptions(method, network, parse_pairs(option or []), seed, device, checkpoints)
+    options = ServeOptions(method, network, parse_pairs(option or []), seed, device, checkpoints, journal)
     tokens = Tokens.of(read_token(read_token_file, "PROL_READ_TOKEN"), read_token(write_token_file, "PROL_WRITE_TOKEN"))
     run(folder, options, Limits(**chosen), tokens, host, port)

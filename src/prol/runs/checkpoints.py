@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +31,16 @@ MOST_WAITING = 2
 _NAME = re.compile(r"(\d+)-([0-9a-f]{64})\.safetensors")
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """The content of a checkpoint, its number, and the checksum of its file."""
+
+    number: int
+    checksum: str
+    tensors: dict[str, Tensor]
+    content: dict[str, Any]
+
+
 class Checkpoints:
     """The last few checkpoints of one run, each self-contained: damage to one does not affect the others."""
 
@@ -38,8 +48,8 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def write(self, number: int, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
-        """Adds a checkpoint, then removes all but the newest."""
+    def write(self, number: int, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> str:
+        """Adds a checkpoint, then removes all but the newest; returns its checksum."""
         require_real_folder(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / ".unfinished"
@@ -54,17 +64,23 @@ class Checkpoints:
         for path in others[self.keep - 1 :]:
             with suppress(OSError):  # the new one is there; this one is removed after the next
                 path.unlink()
+        return checksum
 
     def read_newest(
         self, warn: Callable[[str], None], remove_damaged: bool = True
     ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest undamaged checkpoint; damaged ones are reported and, optionally, removed."""
+        newest = self.find_newest(warn, remove_damaged)
+        return None if newest is None else (newest.tensors, newest.content)
+
+    def find_newest(self, warn: Callable[[str], None], remove_damaged: bool = True) -> Checkpoint | None:
+        """The same, with its number and checksum."""
         for other in sorted(set(self._files()) - {path for _, _, path in self._newest_first()}):
             warn(f"{other} is not named like a checkpoint: it is ignored")
         candidates = self._newest_first()
         for number, checksum, path in candidates:
             try:
-                return _read(path, number, checksum)
+                return Checkpoint(number, checksum, *_read(path, number, checksum))
             except UnsafeFile as error:
                 warn(f"checkpoint cannot be read ({error}): going back to the one before it")
             except ValueError as error:

@@ -24,6 +24,7 @@ _FILES = {
     "*meta.json": "class names, options, counts",
     "*README.md": "the model card, with class names",
     "*operations.jsonl": "what was done to classes, without the names of those gone",
+    "service/*.journal": "of a service: what each chunk since the last checkpoint has changed",
     "service/*": "of a service: its checkpoints are whole learners, also of before a class was removed",
     "checkpoint/*": "a whole learner of an earlier moment",
     "events.jsonl": "the log: losses, accuracies and class names, no image",
@@ -143,7 +144,19 @@ def audit_folder(
         learner = load(folder, backbone, device=device)
     audit = audit_learner(learner, few, images)
     content = asdict(audit) | {"few_below": few, "keeps_no_samples": audit.keeps_no_samples()}
+    content["findings"] = [*content["findings"], *_on_journals(place)]
     return content | {"files": stored_files(place)}
+
+
+def _on_journals(place: Path) -> list[str]:
+    size = sum(path.stat().st_size for path in place.glob("service/*.journal"))
+    if not size:
+        return []
+    return [
+        f"The journal of a service ({size:,} bytes) says what each chunk has changed: where a chunk had one image of a "
+        "class, that is its feature. The next checkpoint erases it, at most 30 seconds later while the service runs; "
+        "after a crash, when it starts again."
+    ]
 
 
 def stored_files(place: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections import deque
 from prol.learner import Learner
 from prol.serve.errors import RequestError, stopping
 from prol.serve.jobs import Job, LastChunk, Result, WriteContext
-from prol.serve.store import Records
+from prol.serve.records import Records
 
 MAX_IMAGES = 1024
 """Of a batch, unless one job alone has more: its first jobs should not wait too long for their response."""
@@ -40,10 +40,15 @@ class JobQueue:
             self._jobs.append(job)
             self._changed.notify()
 
-    def take(self) -> list[Job]:
-        """Blocks until jobs are there and takes them, up to a limit; empty once the queue is closed and drained."""
+    def take(self, seconds: float | None = None) -> list[Job] | None:
+        """Blocks until jobs are there and takes them, up to a limit; None once the queue is closed and drained.
+
+        Empty if none came within so many seconds.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closed)
+            self._changed.wait_for(lambda: self._jobs or self._closed, seconds)
+            if self._closed and not self._jobs:
+                return None
             batch: list[Job] = []
             images = 0
             while self._jobs and (not batch or images + self._jobs[0].images <= MAX_IMAGES):
@@ -97,6 +102,11 @@ class Batch:
                 self._refused[job] = _key_reused()
         else:
             self._apply(job)
+
+    @property
+    def only_learns(self) -> bool:
+        """Whether a journal may hold it: after other changes, names and chunks must be in no older entry."""
+        return all(job.only_learns for job in self.applied)
 
     def complete(self, version: int, max_keys: int) -> None:
         """Completes the results and adds them to the records, which are committed next."""

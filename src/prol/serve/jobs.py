@@ -17,8 +17,8 @@ from prol.runs.format import MERGED, REMOVED, RENAMED, operation, without_gone_n
 from prol.serve.errors import RequestError
 from prol.serve.monitoring import Kind
 from prol.serve.pending import Pending, PendingImage
+from prol.serve.records import Key, Records
 from prol.serve.settings import Limits
-from prol.serve.store import Key, Records
 from prol.serve.uploads import Pixels, Reservation, decode_images
 
 Result = dict[str, Any]
@@ -60,6 +60,8 @@ class Job(ABC):
 
     images = 0
     """How many images it learns."""
+    only_learns = False
+    """Whether it learns a chunk and changes nothing else."""
 
     def __init__(self, key: Key | None = None) -> None:
         self.key = key
@@ -83,6 +85,8 @@ class Job(ABC):
 class Learn(Job):
     """Learns one chunk."""
 
+    only_learns = True
+
     def __init__(self, pictures: Sequence[Pixels], labels: Sequence[Label], key: Key | None) -> None:
         super().__init__(key)
         self.pictures, self.labels, self.images = list(pictures), list(labels), len(pictures)
@@ -97,6 +101,8 @@ class Learn(Job):
 
 class LateLabels(Job):
     """Learns pending images as one chunk, now that their labels are known, and counts the correct predictions."""
+
+    only_learns = True
 
     def __init__(
         self,

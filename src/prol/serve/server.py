@@ -40,7 +40,7 @@ def serve(folder: Path, options: ServeOptions, limits: Limits, tokens: Tokens, h
         )
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms of clients are not worth a line
-    store = Store(folder.resolve(), options.checkpoints)
+    store = Store(folder.resolve(), options.checkpoints, options.journal)
     with listen(host, port) as listening:
         try:
             _Server(store, options, limits, tokens, listening).run_all()

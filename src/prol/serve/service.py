@@ -13,8 +13,9 @@ from prol.serve.errors import RequestError, starting, stopping
 from prol.serve.jobs import Job, LateLabels, Learn, Result, Undo
 from prol.serve.monitoring import Activity
 from prol.serve.pending import Pending, PendingImage
+from prol.serve.records import Key, digest, labels_digest
 from prol.serve.settings import Limits
-from prol.serve.store import Key, Opened, Store, digest, labels_digest
+from prol.serve.store import Opened, Store
 from prol.serve.uploads import MemoryBudget, Reservation, decode_images, read_form, read_labels
 from prol.serve.writer import Writer
 
@@ -80,7 +81,7 @@ class Service:
     def _predict(self, body: bytes, content_type: str | None, top: int, memory: Reservation) -> dict[str, Any]:
         files = read_form(body, content_type, self.limits).files["images"]
         pictures = decode_images(files, self.limits, memory)
-        snapshot = self.writer.publisher.current
+        snapshot = self.writer.publisher.ask()
         with self.writer.device_lock:
             predictions = snapshot.predict(pictures, top)
         ids = self.pending.add(

@@ -56,7 +56,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """The learner to serve; `method`, `options` and `seed` apply to a new learner only."""
+    """The learner to serve; `method`, `options` and `seed` apply to a new learner only.
+
+    With `journal` false, each commit writes the whole state.
+    """
 
     method: str | None = None
     backbone: str | None = None
@@ -64,6 +67,7 @@ class ServeOptions:
     seed: int = 0
     device: str = "auto"
     checkpoints: int = 2
+    journal: bool = True
 
     def __post_init__(self) -> None:
         if self.checkpoints < 2:

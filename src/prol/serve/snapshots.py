@@ -14,6 +14,11 @@ from prol.answers import Answer, ranked
 from prol.learner import Learner, SavedState
 from prol.serve.uploads import Pixels
 
+UNASKED = 9
+"""Rest after a snapshot, in times of what it took, while chunks are learnt and nobody predicts."""
+LONGEST_PAUSE = 1.0
+"""Seconds without a new chunk after which learning has paused."""
+
 
 @dataclass(frozen=True)
 class ImagePrediction:
@@ -45,7 +50,11 @@ class Snapshot:
 
 
 class Publisher:
-    """A thread that replaces the current snapshot by newer ones; after each it rests as long as that one took."""
+    """A thread that replaces the current snapshot by newer ones.
+
+    After each it rests as long as that one took, so that it takes at most half of a processor. While chunks are learnt
+    and nobody predicts, it takes at most a tenth: it waits until learning pauses.
+    """
 
     def __init__(
         self, first: Snapshot, device_lock: AbstractContextManager[object], on_error: Callable[[Exception], None]
@@ -53,6 +62,7 @@ class Publisher:
         self.current = first
         self._device_lock, self._on_error = device_lock, on_error
         self._offer: Callable[[], Snapshot] | None = None
+        self._offered, self._ended, self._took, self._asked = 0.0, 0.0, 0.0, False
         self._wake, self._stopped = threading.Condition(), False
         self._thread = threading.Thread(target=self._work, name="prol-publisher", daemon=True)
 
@@ -62,8 +72,15 @@ class Publisher:
     def offer(self, make: Callable[[], Snapshot]) -> None:
         """Offers a newer state to publish; it replaces an earlier offer that was not started yet."""
         with self._wake:
-            self._offer = make
+            self._offer, self._offered = make, time.monotonic()
             self._wake.notify()
+
+    def ask(self) -> Snapshot:
+        """The current snapshot, for a prediction; a newer one is made soon if there is any."""
+        with self._wake:
+            self._asked = True
+            self._wake.notify()
+            return self.current
 
     def stop(self) -> None:
         with self._wake:
@@ -79,12 +96,22 @@ class Publisher:
                     self.current = make()
             except Exception as error:  # the current snapshot remains; the next commit is another chance
                 self._on_error(error)
-            took = time.monotonic() - began
-            with self._wake:
-                self._wake.wait_for(lambda: self._stopped, timeout=took)
+            self._ended = time.monotonic()
+            self._took = self._ended - began
 
     def _next(self) -> Callable[[], Snapshot] | None:
+        """Waits until a snapshot is due."""
         with self._wake:
-            self._wake.wait_for(lambda: self._stopped or self._offer is not None)
-            offer, self._offer = self._offer, None
-            return None if self._stopped else offer
+            while not self._stopped:
+                left = None if self._offer is None else self._due() - time.monotonic()
+                if left is not None and left <= 0:
+                    offer, self._offer, self._asked = self._offer, None, False
+                    return offer
+                self._wake.wait(left)
+            return None
+
+    def _due(self) -> float:
+        """When the offer is to be taken."""
+        rested = self._ended + self._took
+        paused = min(self._offered + min(self._took, LONGEST_PAUSE), self._ended + UNASKED * self._took)
+        return rested if self._asked else max(rested, paused)

@@ -1,24 +1,27 @@
-"""What a service has on disk: a saved learner and, beside it in `service/`, numbered checkpoints.
+"""What a service has on disk: a saved learner and, beside it in `service/`, numbered checkpoints and a journal.
 
 A checkpoint is one file with the learner and the service's records, so that the two can never disagree. It is written
-whole or not at all. `open_service` starts from the newest one, else from the saved learner, else from a new learner.
+whole or not at all. The journal has what later commits have changed. `open_service` starts from the newest checkpoint
+and its journal, else from the saved learner, else from a new learner.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+import torch
 from filelock import BaseFileLock
 
 from prol import registry
 from prol.backbones import open_backbone
-from prol.classes import Label, read_labels, require_distinct
+from prol.backbones.opening import pick_device
+from prol.classes import read_labels, require_distinct
 from prol.creation import require_blocks
 from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
@@ -37,93 +40,17 @@ from prol.runs.format import (
 )
 from prol.runs.loading import load, open_saved_backbone, restored
 from prol.runs.saving import finish_saving, save_into, saved_sha256
+from prol.serve.changes import Update, replayed
+from prol.serve.journal import MOST_ENTRIES, Entry, Journal
+from prol.serve.records import Records
 from prol.serve.settings import ServeOptions
 
 FORMAT = 1
 SERVICE = "service"
 DEFAULT_METHOD = "prol_plus"
-MAX_RECENT = 100
 
 _OWN_FILES = {SERVICE, MODEL_FILE, NEW_MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE, HUB_FILE}
 _OWN_FILES |= {f".{name}.new" for name in (META_FILE, CARD_FILE, OPERATIONS_FILE)}
-
-
-@dataclass(frozen=True)
-class Key:
-    """An idempotency key and the request's content, both as hashes."""
-
-    name: str
-    content: str
-
-    @classmethod
-    def of(cls, given: str, content: str) -> Key:
-        return cls(digest(given.encode("ascii")), content)
-
-
-def digest(*parts: bytes) -> str:
-    """A hash of 128 bits that also depends on where each part ends."""
-    total = hashlib.sha256()
-    for part in parts:
-        total.update(len(part).to_bytes(8, "big"))
-        total.update(part)
-    return total.hexdigest()[:32]
-
-
-def labels_digest(labels: Sequence[Label]) -> bytes:
-    """Distinguishes text from integers: 1 is not "1"."""
-    return digest(*(f"{type(label).__name__}:{label}".encode() for label in labels)).encode()
-
-
-@dataclass
-class Records:
-    """What of the service itself must survive a crash. The field names are the keys in the checkpoint.
-
-    `answered` and `correct` count predictions that were labelled later, `recent` both for the last such chunks.
-    `answers` holds the results of requests with an idempotency key, by the key's hash, oldest first. `artifact`
-    holds hashes of saved models that the service has written or read, `operations` the changes of classes since.
-    `to_write_out`: older files hold a class that was removed.
-    """
-
-    images_learnt: int = 0
-    answered: int = 0
-    correct: int = 0
-    recent: list[tuple[int, int]] = field(default_factory=list)
-    answers: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    artifact: list[str] = field(default_factory=list)
-    operations: list[dict[str, Any]] = field(default_factory=list)
-    to_write_out: bool = False
-
-    def copy(self) -> Records:
-        """Independent except for the results in `answers`, which are never changed."""
-        return dataclasses.replace(
-            self,
-            recent=list(self.recent),
-            answers=dict(self.answers),
-            artifact=list(self.artifact),
-            operations=list(self.operations),
-        )
-
-    def remember(self, key: Key, result: dict[str, Any], max_keys: int) -> None:
-        self.answers[key.name] = key.content, result
-        while len(self.answers) > max_keys:
-            del self.answers[next(iter(self.answers))]
-
-    def count_labelled(self, images: int, correct: int) -> None:
-        self.answered += images
-        self.correct += correct
-        self.recent = [*self.recent, (images, correct)][-MAX_RECENT:]
-
-    def to_json(self) -> dict[str, Any]:
-        answers = [[name, content, result] for name, (content, result) in self.answers.items()]
-        return {part.name: getattr(self, part.name) for part in dataclasses.fields(self)} | {"answers": answers}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Records:
-        answers = {name: (digested, result) for name, digested, result in content["answers"]}
-        recent = [(images, correct) for images, correct in content["recent"]]
-        # Services of 0.1.0 had a calibration of their own; the learner has one since.
-        current = {name: value for name, value in content.items() if name != "novelty"}
-        return cls(**(current | {"answers": answers, "recent": recent}))
 
 
 class _StoredRecords(TypedDict):
@@ -152,7 +79,7 @@ class _Stored(TypedDict):
 
 @dataclass(frozen=True)
 class Recovered:
-    """The content of the newest good checkpoint; `description` is what `describe` gave."""
+    """The last commit, from the newest good checkpoint and its journal; `description` is what `describe` gave."""
 
     version: int
     description: dict[str, Any]
@@ -163,10 +90,12 @@ class Recovered:
 class Store:
     """The folder of one service: its checkpoints, its saved learner, and the lock against a second server."""
 
-    def __init__(self, folder: Path, checkpoints: int) -> None:
+    def __init__(self, folder: Path, checkpoints: int, journal: bool = True) -> None:
         self.folder = folder
         self.place = folder / SERVICE
         self.checkpoints = Checkpoints(self.place, checkpoints)
+        self.journal = Journal(self.place)
+        self.uses_journal = journal
         self._lock: BaseFileLock | None = None
 
     def lock(self) -> None:
@@ -188,10 +117,13 @@ class Store:
             self._lock.release()
             self._lock = None
 
-    def recover(self, warn: Callable[[str], None]) -> Recovered | None:
-        """The newest good checkpoint. Versions continue after the highest one, even if that one is damaged."""
+    def recover(self, warn: Callable[[str], None], device: torch.device | str = "cpu") -> Recovered | None:
+        """The last commit. Versions continue after the highest one, even if that one is damaged.
+
+        Entries of the journal are replayed on a device; that of the learner gives the same bits.
+        """
         highest = self.checkpoints.newest_number()
-        newest = self.checkpoints.read_newest(warn, remove_damaged=False)
+        newest = self.checkpoints.find_newest(warn, remove_damaged=False)
         if highest is None:
             return None
         if newest is None:
@@ -199,7 +131,7 @@ class Store:
                 f"no checkpoint in {self.place} can be read: put back a copy of one, or move the folder away to start "
                 "from the saved learner, which may lack what was learnt since"
             )
-        tensors, content = newest
+        content = newest.content
         if content.get("format") != FORMAT:
             raise ValueError(
                 f"{self.place} has format {content.get('format')!r}, this version of prol reads {FORMAT}: "
@@ -213,19 +145,47 @@ class Store:
             records = Records.from_json(content["records"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"the newest checkpoint in {self.place} is damaged: {error}; remove it") from error
-        return Recovered(highest, content["about"], (tensors, content["learner"]), records)
+        state: SavedState = newest.tensors, content["learner"]
+        try:
+            entries, whole = self.journal.read(newest.number, newest.checksum, warn)
+            for entry in entries:
+                records = entry.records_after(records)
+            # As they are read from a checkpoint: lists, not tuples.
+            if (problem := problem_of(json.loads(json.dumps(records.to_json())), _StoredRecords)) is not None:
+                raise ValueError(problem)
+            state = replayed(state, [entry.update for entry in entries], device) if entries else state
+            require_distinct(read_labels(state[1]["classes"]))
+        except UnsafeFile:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            remedy = "move it away to start without it"
+            raise ValueError(f"the journal in {self.place} is damaged: {error}; {remedy}") from error
+        last = entries[-1].version if entries else newest.number
+        if not whole:  # a version that was acknowledged must not be used again
+            last = max(last, newest.number + MOST_ENTRIES)
+        return Recovered(max(highest, last), content["about"], state, records)
+
+    def append(self, version: int, update: Update, before: Records, after: Records) -> None:
+        """Adds a commit to the journal, and returns when it is on disk; if it raises, the previous commit remains."""
+        self._require_own(version)
+        self.journal.append(Entry.of(version, update, before, after))
 
     def commit(self, version: int, description: dict[str, Any], state: SavedState, records: Records) -> None:
         """Returns when everything is on disk; if it raises, the previous checkpoint remains the newest."""
-        newest = self.checkpoints.newest_number()
-        if newest is not None and newest >= version:  # a start would take it for the service's own, and lose this one
-            raise FileExistsError(errno.EEXIST, f"somebody else has put checkpoint {newest} into its folder")
+        self._require_own(version)
         content = {"format": FORMAT, "about": description, "learner": state[1], "records": records.to_json()}
         try:
-            self.checkpoints.write(version, state[0], content)
+            checksum = self.checkpoints.write(version, state[0], content)
         except BaseException:
             self.checkpoints.drop_after(version - 1)
             raise
+        self.journal.restart(version, checksum)
+
+    def _require_own(self, version: int) -> None:
+        """A start would take a newer checkpoint for the service's own, and lose a commit of this version."""
+        newest = self.checkpoints.newest_number()
+        if newest is not None and newest >= version:
+            raise FileExistsError(errno.EEXIST, f"somebody else has put checkpoint {newest} into its folder")
 
     def replaced(self, records: Records) -> str | None:
         """Says so if the saved learner in the folder is none that the service has written or read."""
@@ -268,13 +228,14 @@ def open_service(store: Store, options: ServeOptions, warn: Callable[[str], None
     _require_usable(store)
     store.lock()
     finish_saving(folder)
-    recovered = store.recover(warn)
+    recovered = store.recover(warn, pick_device(options.device))
     if recovered is not None:
         opened = _from_checkpoint(store, recovered, options)
     elif (folder / META_FILE).exists():
         opened = _from_artifact(folder, options)
     else:
         opened = _new(store, options)
+    store.journal.erase(before=store.checkpoints.newest_number() or 0)
     if opened.learner.needs_tasks():
         raise ValueError(f"{opened.learner.name} with these options needs task boundaries, which a service cannot give")
     if recovered is None:

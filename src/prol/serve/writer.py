@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+import torch
+
 from prol.classes import Label
 from prol.learner import Footprint, Learner, SavedState
 from prol.runs.saving import saved_sha256
 from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
+from prol.serve.changes import Changes, Update, replayed
 from prol.serve.errors import RequestError, not_written
 from prol.serve.jobs import Job, LastChunk
+from prol.serve.journal import MOST_SECONDS
 from prol.serve.monitoring import Activity
+from prol.serve.records import Records
 from prol.serve.snapshots import Publisher, Snapshot
-from prol.serve.store import Opened, Records, Store, describe
+from prol.serve.store import Opened, Store, describe
 
 MAX_OPERATIONS = 100
 """Changes of classes that checkpoints hold before they are written to the saved learner."""
@@ -36,24 +42,45 @@ class Committed:
     records: Records
 
 
+@dataclass(frozen=True)
+class Durable:
+    """The last committed state: that of a checkpoint, and the updates since."""
+
+    state: SavedState
+    updates: tuple[Update, ...] = ()
+
+    def after(self, update: Update) -> Durable:
+        return Durable(self.state, (*self.updates, update))
+
+    def replayed(self, device: torch.device) -> SavedState:
+        return replayed(self.state, self.updates, device) if self.updates else self.state
+
+
 class Writer:
     """Owns the learner. What it cannot commit it rolls back."""
 
     def __init__(self, store: Store, opened: Opened, queue: JobQueue, activity: Activity, max_keys: int) -> None:
         learner, records, version = opened.learner, opened.records, opened.version
         self.queue = queue
+        self._device = learner.backbone.device
         on_gpu = learner.backbone.device.type == "cuda"
         # CUDA graphs must not be captured while another thread uses the device. On a CPU threads run side by side.
         self.device_lock: AbstractContextManager[object] = threading.Lock() if on_gpu else nullcontext()
         self._store, self._learner, self._activity, self._max_keys = store, learner, activity, max_keys
         self._description, self._last_version = describe(learner), version
-        self._durable: SavedState = learner.state()
+        self._durable = Durable(learner.state())
+        self._changes = Changes(learner)
+        if store.uses_journal and store.journal.is_open():  # a new service, whose first checkpoint is this state
+            self._changes.restart(self._durable.state)
+        # What was replayed at the start becomes a checkpoint at once.
+        replayed_some = version > (store.checkpoints.newest_number() or 0)
+        self._checkpoint_at = time.monotonic() if replayed_some else math.inf
         self._last_chunk = LastChunk()
         _enable_undo(learner)
         self._dirty = self._replaced = False
         """Whether the learner may differ from the last committed state; whether another was put into its folder."""
         self.committed = self._view(version, records)
-        first = Snapshot(version, learner, self._durable)
+        first = Snapshot(version, learner, self._durable.state)
         self.publisher = Publisher(first, self.device_lock, self._snapshot_failed)
         self._thread = threading.Thread(target=self._work, name="prol-writer", daemon=True)
 
@@ -69,7 +96,11 @@ class Writer:
         self.publisher.stop()
 
     def _work(self) -> None:
-        while jobs := self.queue.take():
+        while (jobs := self.queue.take(self._until_checkpoint())) is not None:
+            if self._until_checkpoint() == 0:
+                self._checkpoint()
+            if not jobs:
+                continue
             began = time.monotonic()
             # A forced stop cancels the requests in progress: their clients have received nothing.
             active = [job for job in jobs if job.done.set_running_or_notify_cancel()]
@@ -84,6 +115,8 @@ class Writer:
                 else:
                     job.done.set_result(outcome)
             self.queue.batch_seconds = time.monotonic() - began
+        if self._checkpoint_at < math.inf:
+            self._checkpoint()
 
     def _process(self, jobs: list[Job]) -> dict[Job, Outcome]:
         """Applies and commits a batch; returns the outcome of each job."""
@@ -94,7 +127,7 @@ class Writer:
             return batch.outcomes() | crashed
         try:
             batch.complete(self._last_version + 1, self._max_keys)
-            self._commit(batch.records)
+            self._commit(batch.records, whole=not batch.only_learns)
         except Exception as error:  # nothing was acknowledged
             self._activity.failed_commits += 1
             self._roll_back([job for job in jobs if job not in crashed])
@@ -120,19 +153,55 @@ class Writer:
                 crashed[crash.job] = _internal(crash.__cause__)
                 self._roll_back(remaining)
 
-    def _commit(self, records: Records) -> None:
-        """Makes the learner's present state durable, under a version that was never tried before, and publishes it."""
+    def _commit(self, records: Records, whole: bool = True) -> None:
+        """Makes the learner's present state durable, under a version that was never tried before, and publishes it.
+
+        What has changed is added to the journal, unless that would not be small, or the `whole` state is asked for.
+        """
         began = time.monotonic()
         self._last_version += 1
-        version, state = self._last_version, self._learner.state()
-        self._store.commit(version, self._description, state, records)
-        self._durable, self.committed = state, self._view(version, records)
+        version, journal = self._last_version, self._store.journal
+        committed = self._view(version, records)
+        usable = self._store.uses_journal and journal.is_open() and not journal.is_full()
+        update = None if whole or not usable else self._changes.update()
+        if update is None:
+            self._write(version, records)
+        else:
+            self._store.append(version, update, self.committed.records, records)
+            self._durable = self._durable.after(update)
+            self._checkpoint_at = began + (journal.seconds_left() or 0.0)
+        self.committed, durable = committed, self._durable
         self._activity.count_commit(time.monotonic() - began)
-        self.publisher.offer(lambda: Snapshot(version, self._learner, state))
+        self.publisher.offer(lambda: Snapshot(version, self._learner, durable.replayed(self._device)))
+
+    def _write(self, version: int, records: Records) -> None:
+        """Writes a checkpoint of the learner's present state, which replaces the journal."""
+        state = self._learner.state()
+        self._store.commit(version, self._description, state, records)
+        self._durable, self._checkpoint_at = Durable(state), math.inf
+        if self._store.uses_journal:
+            self._changes.restart(state)
+
+    def _until_checkpoint(self) -> float | None:
+        """Seconds until the journal must be replaced by a checkpoint; None while there is none."""
+        return None if self._checkpoint_at == math.inf else max(0.0, self._checkpoint_at - time.monotonic())
+
+    def _checkpoint(self) -> None:
+        """Replaces the journal by a checkpoint of the same version. If this fails it is tried again later."""
+        try:
+            with self.device_lock:
+                if self._dirty:
+                    self._roll_back([])
+                self._write(self.committed.version, self.committed.records)
+        except Exception as error:
+            self._checkpoint_at = time.monotonic() + MOST_SECONDS
+            self._activity.failed_commits += 1
+            _log.error("the journal cannot be replaced by a checkpoint", exc_info=error)
 
     def _roll_back(self, jobs: Sequence[Job]) -> None:
         """Returns to the last committed state."""
-        self._learner.load_state(*self._durable)
+        self._changes.stop()
+        self._learner.load_state(*self._durable.replayed(self._device))
         for job in jobs:
             job.roll_back()
         self._dirty = False
@@ -177,6 +246,8 @@ class Writer:
         try:
             self.save()
             self._store.checkpoints.drop_before(self.committed.version)
+            if self._store.journal.files():
+                raise OSError(f"a journal in {self._store.place} cannot be erased")
             done = self.committed.records.copy()
             done.operations, done.to_write_out = [], False
             self._commit(done)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prol.engine.similarity import classmates
 from prol.state import State
+from prol.tables import Product
 
 BLOCK = 1024
 COMPARED = 128
@@ -58,15 +59,8 @@ class Moments:
     ) -> None:
         self.width, self._state = width, state
         edges = [*range(0, width, height), width]
-        self.blocks = [
-            state.tensor(
-                f"gram.{number}",
-                torch.zeros(end - start, end, device=state.device, dtype=dtype),
-                kind="statistic",
-                merge="sum",
-            )
-            for number, (start, end) in enumerate(pairwise(edges))
-        ]
+        zeros = [torch.zeros(end - start, end, device=state.device, dtype=dtype) for start, end in pairwise(edges)]
+        self.blocks = state.matrix("gram", zeros, kind="statistic", merge="sum")
         of = "" if by_class else "_of_rows"
         declare = partial(state.table, kind="statistic", combine="sum" if by_class else None, grows=by_class)
         self.sums, self.counts = declare(f"sums{of}", width, dtype=dtype), declare(f"counts{of}", dtype=torch.float64)
@@ -79,9 +73,12 @@ class Moments:
     def add(self, features: Tensor, rows: Tensor, times: int = 1) -> None:
         """Adds features `[B, M]` of the class rows `[B]`; with `times` -1 it subtracts them again."""
         x = features.to(self.blocks[0].dtype)
-        for block in self.blocks:
-            height, end = block.shape
-            block.addmm_(x[:, end - height : end].T, x[:, :end], alpha=times)
+        if times == 1:
+            # A log must not hold the features themselves, and what is added must be what is logged.
+            added = mixed(x) if self._state.logs_products else x
+            self._state.add_product("gram", Product(added, added), self.blocks)
+        else:
+            Product(x, x).add_to(self.blocks, times)
         for some, of in zip(torch.split(x, COMPARED), torch.split(rows, COMPARED), strict=True):
             mates, first = classmates(of)
             self.sums.add_where(of, times * (mates.to(x) @ some), first)
@@ -102,10 +99,8 @@ class Moments:
         """As if d = `step` `[M]` had been added to each sample's features: s dᵀ + d sᵀ + N d dᵀ more in XᵀX."""
         d, counts = step.to(self.blocks[0].dtype), self.counts.rows.to(self.blocks[0].dtype)
         half = self.sums.rows.sum(0) + counts.sum() / 2 * d
-        left, right = torch.stack([half, d]), torch.stack([d, half])
-        for block in self.blocks:
-            height, end = block.shape
-            block.addmm_(left[:, end - height : end].T, right[:, :end])
+        product = Product(torch.stack([half, d]), torch.stack([d, half]))
+        self._state.add_product("gram", product, self.blocks)
         self.sums.rows.addr_(counts, d)
 
     def absorb(self, other: Moments) -> None:
@@ -215,6 +210,16 @@ class TwinMoments:
         for part in self.parts().values():
             part.clear()
         self.seen = 0
+
+
+def mixed(x: Tensor) -> Tensor:
+    """R `[min(B, M), M]` of the QR decomposition of features `[B, M]`: RᵀR = XᵀX up to rounding.
+
+    R follows from XᵀX alone but for signs, so it shows no more of single samples than XᵀX itself does.
+    """
+    wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    r: Tensor = torch.linalg.qr(wide, mode="r").R
+    return r.to(x.dtype).contiguous()
 
 
 def usable(features: Tensor) -> bool:
