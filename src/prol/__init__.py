@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from prol.merging import merge
     from prol.registry import list_datasets, list_methods
     from prol.testing import check_learner
+    from prol.verbs import Evaluation as Evaluation
+    from prol.verbs import evaluate as evaluate
+    from prol.verbs import learn_folder as learn_folder
     from prol.verbs import stream
     from prol.verbs.running import compare, run
 else:
@@ -46,6 +49,8 @@ else:
         "check_learner": "prol.testing",
         "compare": "prol.verbs.running",
         "create": "prol.creation",
+        "evaluate": "prol.verbs",
+        "learn_folder": "prol.verbs",
         "list_datasets": "prol.registry",
         "list_methods": "prol.registry",
         "load": "prol.loading",

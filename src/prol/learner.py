@@ -24,7 +24,7 @@ from prol.state import State as State
 from prol.tables import Amount as Amount
 
 if TYPE_CHECKING:
-    from prol.verbs import Evaluation
+    from prol import Evaluation
 
 
 @dataclass(frozen=True)
@@ -187,15 +187,15 @@ class Learner(Predictor):
 
         Options are those of `prol.verbs.learn_folder`.
         """
-        from prol.verbs import learn_folder
+        import prol
 
-        return learn_folder(self, path, chunk, seed, **options)
+        return prol.learn_folder(self, path, chunk, seed, **options)
 
     def evaluate(self, data: Any) -> Evaluation:
         """Accuracy, confusion and calibration on what `prol.stream` returned or takes: its test images, or all."""
-        from prol.verbs import evaluate
+        import prol
 
-        return evaluate(self, data)
+        return prol.evaluate(self, data)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
