@@ -124,10 +124,8 @@ def test_a_reproduction_of_nothing_leaves_the_earlier_one_as_it_is(tmp_path: Pat
     reproduce(pick(["main"]), scale, tmp_path / "out", say=said.append)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "main").iterdir()}
     (tmp_path / "small.safetensors").unlink()
-    [again] = reproduce(pick(["main"]), scale, tmp_path / "out", say=said.append)
-    assert again.finished_runs == 0
-    assert "small.safetensors" in again.missing[0]
-    assert "main: no requested run is available; its earlier files stay as they are" in said
+    with pytest.raises(ValueError, match=r"nothing can be run: .*small\.safetensors does not exist"):
+        reproduce(pick(["main"]), scale, tmp_path / "out", say=said.append)
     assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "main").iterdir()} == before
     assert render(pick(["main"]), tmp_path / "out")[0].finished_runs == 2
 
