@@ -36,6 +36,7 @@ LONG_EXAMPLES = (
     "test_the_examples_of_a_page_run[replay]",
     "test_the_examples_of_a_page_run[sweep]",
     "docs/index.md::",
+    "docs/start.md::",
     "docs/probabilities.md::",
     "docs/unknown.md::",
     "test_tables_are_what_the_runs_say[throughput]",
