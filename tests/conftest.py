@@ -19,7 +19,7 @@ settings.register_profile("same everywhere", derandomize=True, deadline=None)
 settings.load_profile("same everywhere")
 
 
-LONG_EXAMPLES = (
+LONG = (
     "docs/one-class-at-a-time.md::",
     "docs/adapters.md::",
     "prol.testing.checks.check_learner",
@@ -35,6 +35,11 @@ LONG_EXAMPLES = (
     "test_the_examples_of_a_page_run[trackers]",
     "test_the_examples_of_a_page_run[replay]",
     "test_the_examples_of_a_page_run[sweep]",
+    "test_the_examples_of_a_page_run[start]",
+    "test_every_method_predicts_as_in_torch[prol_plus]",
+    "test_the_smallest_networks_learn_predict_save_load_and_resume[mobilenetv4_conv_small]",
+    "test_every_method_that_needs_features_alone_takes_a_convolutional_network[layup]",
+    "test_no_request_that_the_schema_allows_is_a_server_error[fuzzing-5]",
     "docs/index.md::",
     "docs/start.md::",
     "docs/probabilities.md::",
@@ -43,12 +48,12 @@ LONG_EXAMPLES = (
     "test_tables_are_what_the_runs_say[appendix]",
     "test_tables_are_what_the_runs_say[history]",
 )
-"""Examples of the docs that take long; the others run with the fast tests."""
+"""Examples and cases that take long; others of their kind run with the fast tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(name in item.nodeid for name in LONG_EXAMPLES):
+        if any(name in item.nodeid for name in LONG):
             item.add_marker(pytest.mark.slow)
 
 

@@ -328,6 +328,7 @@ def test_an_unknown_device_is_refused_with_the_known_ones(device: str) -> None:
     assert "auto, cpu, cuda" in refusal(ValueError, "tiny", device=device)
 
 
+@pytest.mark.slow
 def test_bf16_on_a_processor_works_or_is_refused_but_never_ends_the_process() -> None:
     if bf16_trial():
         assert "use float32" in refusal(ValueError, "tiny", precision="bf16")

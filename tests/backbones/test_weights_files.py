@@ -201,6 +201,7 @@ print(json.dumps(dict(name=mine.name, same=same, size=how.size, usual=usual.prep
     return said
 
 
+@pytest.mark.slow
 def test_a_hub_repository_of_any_owner_opens_with_its_own_configuration(
     offline: dict[str, Any], weights: dict[str, Tensor]
 ) -> None:

@@ -201,6 +201,7 @@ def test_items_made_of_others_want_what_those_want(name: str) -> None:
     assert ITEMS["appendix"].made_of == ("main", "throughput")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_each_network_is_opened_once_to_find_out_what_runs_need(
     scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,6 +112,7 @@ def require_clean(page: WebDriver, base_url: str) -> None:
     assert requested_hosts(page) == {base_url.removeprefix("http://")}
 
 
+@pytest.mark.slow
 @in_a_browser
 def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
     page: WebDriver, base_url: str, tmp_path: Path
