@@ -1,7 +1,7 @@
 """Whether tuning helps: the tuned network beside the frozen one, on chunks that neither has learnt.
 
 Of the frozen network only its own feature is summed up, beside which the same part of the tuned network's statistics is
-solved. Both predict a chunk before it is learnt; what the labels cost one more than the other is the evidence.
+solved. Both predict a chunk before it is learnt; the difference of their log losses is the evidence.
 """
 
 from __future__ import annotations
