@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder import ORDER_FREE, REFERENCES, RIVALS, finished
+from ladder import GRADIENT, ORDER_FREE, REFERENCES, RIVALS, finished
 
 OURS = "prol_plus"
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 20: 2.09}
@@ -46,7 +46,7 @@ def broken_rules(cell: CellKey, methods: dict[str, dict[int, dict[str, Any]]]) -
     """Sentences, one for each rule that does not hold."""
     ours, found = methods[OURS], []
     accuracy = {m: {s: row["accuracy"] for s, row in seeds.items() if s in ours} for m, seeds in methods.items()}
-    for rival in RIVALS:
+    for rival in (*RIVALS, *GRADIENT):
         seeds = sorted(accuracy.get(rival, {}))
         if not seeds:
             continue
@@ -90,7 +90,20 @@ def summary(table: Table) -> str:
         numbers += [f"{confidence:.1f}", f"{error:.1f}", rules]
         size = images or "1 to 50"
         lines.append(f"| {group}, {classes} classes | {size} | {order} | {len(ours)} | {' | '.join(numbers)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *gradient_rows(table)]) + "\n"
+
+
+def gradient_rows(table: Table) -> list[str]:
+    """A second table: methods that train by gradients, which ran in a few cells."""
+    cells = {cell: methods for cell, methods in table.items() if set(GRADIENT) & set(methods)}
+    if not cells:
+        return []
+    shown = [OURS, *(method for method in GRADIENT if any(method in methods for methods in cells.values()))]
+    lines = ["", f"| stream, seed 0 | images | {' | '.join(shown)} |", "|" + "---|" * (len(shown) + 2)]
+    for (group, classes, images, _), methods in cells.items():
+        numbers = [f"{methods[method][0]['accuracy']:.1f}" if method in methods else "" for method in shown]
+        lines.append(f"| {group}, {classes} classes | {images} | {' | '.join(numbers)} |")
+    return lines
 
 
 def draw(table: Table, file: Path) -> None:
