@@ -84,15 +84,14 @@ class Calibration:
         """Whether the next chunk is to be predicted before it is learnt."""
         return self.images >= self.next
 
-    def learnt(self, images: int, observed: Observation | None, glanced: Observation | None = None) -> None:
-        """So many images were learnt; before that, this was observed on them, by an up-to-date classifier or not."""
+    def learnt(self, images: int, observed: Observation | None, due: bool = True) -> None:
+        """So many images were learnt, on which this was observed; `due` if by a classifier solved for it."""
         before, self.images = self.images, self.images + images
-        if observed is not None:
-            rest = min((GROWTH - 1) * self.images, SPACING * observed.count * math.sqrt(self.images))
-            self.next = self.images + max(1, math.ceil(rest))
-        observed = observed or glanced
         if observed is None:
             return
+        if due:
+            rest = min((GROWTH - 1) * self.images, SPACING * observed.count * math.sqrt(self.images))
+            self.next = self.images + max(1, math.ceil(rest))
         decay, self.observed_at = self.observed_at / self.images, self.images
         for place, loss in enumerate(observed.losses):
             self.losses[place] = decay * self.losses[place] + loss

@@ -129,7 +129,8 @@ class Learner(Predictor):
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
-        observed = self.foresee(pixels, names) if self.calibration.due else None
+        due = self.calibration.due
+        observed = self.foresee(pixels, names) if due else None
         random = self.random.get_state()
         record = None
         if new or self.several_steps or self.undo_record.enabled:
@@ -143,7 +144,7 @@ class Learner(Predictor):
             self.learn_pixels(pixels, torch.tensor([self.row_of[name] for name in names]))
             if record is not None:
                 self.flush()  # an update that failed must be taken back now, its new classes too
-            self.calibration.learnt(len(names), observed, self.glance() if observed is None else None)
+            self.calibration.learnt(len(names), self.hindsight() if observed is None else observed, due)
         except Exception:
             self._return_to(record, random)
             raise
@@ -164,8 +165,8 @@ class Learner(Predictor):
         except (ValueError, RuntimeError):
             return None
 
-    def glance(self) -> Observation | None:
-        """What an earlier classifier showed on the chunk just learnt, before it was; None where that is not free."""
+    def hindsight(self) -> Observation | None:
+        """What can be said, without storing it, of the chunk just learnt as if it were not; None where nothing can."""
         return None
 
     @property

@@ -15,7 +15,16 @@ from torch import Tensor
 from methods.prol_plus.small_prol_plus import dense, dense_familiarity, dense_scores
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import lda
-from prol.methods.prol_plus.gaussian import DOUBLE, Blend, Familiarity, Gaussian, prior_temperatures, prior_variances
+from prol.methods.prol_plus import gaussian as gaussian_module
+from prol.methods.prol_plus.gaussian import (
+    DOUBLE,
+    Blend,
+    Familiarity,
+    Gaussian,
+    Overall,
+    prior_temperatures,
+    prior_variances,
+)
 
 LEVELS = [0, 0, 0, 1, 1, 2, 2, 3]
 
@@ -60,6 +69,23 @@ def test_familiarity_is_that_of_the_formula(count: int, seed: int, k: float) -> 
     found = Familiarity.of(Gaussian.of(sums, levels, k), sums, levels, k).of_features(torch.from_numpy(probes))
     expected = torch.from_numpy(dense_familiarity(x, rows, probes, LEVELS, k))
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("counts", [(30, 30, 30), (1, 1, 1), (60, 3, 0)])
+def test_familiarity_is_the_same_with_many_classes_to_features(
+    counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the covariance of all samples follows from that within classes, or is factored itself."""
+    rows = [row for row, count in enumerate(counts) for _ in range(count)]
+    (x, _), (probes, _) = features(len(rows), 0), features(9, 1)
+    sums, levels = totals(x, rows, 3), levels_of(x)
+    gaussian, found = Gaussian.of(totals(x, rows, 3), levels, 300.0), []
+    for limit in (1, 100):
+        monkeypatch.setattr(gaussian_module, "MANY_CLASSES", limit)
+        overall = Overall.of(gaussian, sums, levels, 300.0)
+        assert (overall.between is None) == (limit == 100)
+        found.append(overall.squares(torch.from_numpy(probes)))
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
 
 
 def test_from_so_many_samples_on_float64_gives_the_same() -> None:

@@ -49,6 +49,8 @@ HANDFUL = 20.0
 """Samples at which the cosine to class means counts as much as the Gaussian, from ten times as many on nothing."""
 NEARNESS = 6.0
 """Weight of the distance to the nearest class beside the angle to it, in the familiarity of an image."""
+MANY_CLASSES = 4
+"""With more than a share of one in so many classes to features, the covariance of all samples is factored anew."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,42 @@ def margin(scores: Tensor) -> float:
 
 
 @dataclass(frozen=True)
+class Overall:
+    """d₀²: the squared distance of features to the `mean` of all samples, by the covariance of all, with Σ's prior.
+
+    That covariance is Σ + UᵀU / w, where w is Σ's weight and row c of U is √n_c (μ_c - x̄). So d₀² is the distance by
+    Σ⁻¹ less ‖B(x - x̄)‖², B = (wI + UΣ⁻¹Uᵀ)^(-½) UΣ⁻¹ being `between` `[C, M]`. With many classes it is factored itself.
+    """
+
+    mean: Tensor
+    between: Tensor | None
+    metric: Metric
+
+    @classmethod
+    def of(cls, gaussian: Gaussian, totals: Totals, levels: Tensor, samples: float) -> Overall:
+        count, seen, within = totals.counts.sum(), gaussian.seen, gaussian.metric
+        mean, classes = totals.sums.sum(0) / count, int(seen.sum())
+        if classes > len(mean) // MANY_CLASSES:
+            freedom = float(count - classes)  # as for Σ: where no sample was, both metrics are the same
+            more = overall_samples(freedom)
+            scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count)).mul_(1 + more / float(count))
+            metric = Metric.of(totals, scatter, levels, freedom, samples, more)
+            return cls(mean.to(metric.lower), None, metric)
+        roots = totals.counts[seen].sqrt().unsqueeze(1).to(within.lower)
+        apart, mean = class_means(totals.sums, totals.counts)[seen] - mean, mean.to(within.lower)
+        solved = roots * (gaussian.solved[seen] + within.solve((gaussian.centre - mean).unsqueeze(0)))
+        spread = roots * apart.to(mean)
+        lower = torch.linalg.cholesky(within.weight * torch.eye(classes).to(mean) + solved @ spread.T)
+        return cls(mean, torch.linalg.solve_triangular(lower, solved, upper=False), within)
+
+    def squares(self, features: Tensor) -> Tensor:
+        """`[B, 1]` from features `[B, M]`."""
+        y = features.to(self.mean) - self.mean
+        squares = (self.metric.solve(y) * y).sum(1, keepdim=True)
+        return squares if self.between is None else squares - (y @ self.between.T).square().sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
 class Familiarity:
     """How near an image is to a class, compared with how near it is to all samples.
 
@@ -166,8 +204,7 @@ class Familiarity:
     """
 
     gaussian: Gaussian
-    overall: Metric
-    mean: Tensor
+    overall: Overall
     solved: Tensor
     """Σ⁻¹m of the classes seen."""
     lengths: Tensor
@@ -175,26 +212,23 @@ class Familiarity:
 
     @classmethod
     def of(cls, gaussian: Gaussian, totals: Totals, levels: Tensor, samples: float) -> Familiarity:
-        count = totals.counts.sum()
-        mean = totals.sums.sum(0) / count
-        freedom = float(count - gaussian.seen.sum())  # as for Σ: where no sample was, both metrics are the same
-        more = overall_samples(freedom)
-        scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count)).mul_(1 + more / float(count))
-        overall = Metric.of(totals, scatter, levels, freedom, samples, more)
-        seen = gaussian.seen
-        return cls(gaussian, overall, mean.to(overall.lower), gaussian.solved[seen], gaussian.lengths[seen])
+        seen, overall = gaussian.seen, Overall.of(gaussian, totals, levels, samples)
+        return cls(gaussian, overall, gaussian.solved[seen], gaussian.lengths[seen])
 
     def of_features(self, features: Tensor) -> Tensor:
         """`[B]` from features `[B, M]`."""
         g = self.gaussian
-        x, y = features.to(g.centre) - g.centre, features.to(self.mean) - self.mean
-        squares = (g.metric.solve(x) * x).sum(1).clamp(min=LEAST_SQUARE)
-        crowd = (self.overall.solve(y) * y).sum(1)
+        x = features.to(g.centre) - g.centre
+        squares, crowd = (g.metric.solve(x) * x).sum(1, keepdim=True), self.overall.squares(features)
         products = x @ self.solved.T
-        angle = (products / self.lengths.sqrt()).amax(1) / squares.sqrt()
-        nearest = squares + (self.lengths - 2 * products).amin(1)
-        width = x.shape[1]
-        return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - nearest) / (squares * width).sqrt()
+        nearest = (self.lengths - 2 * products).amin(1, keepdim=True)
+        return self.value(products * self.lengths.rsqrt(), squares, crowd, nearest).squeeze(1)
+
+    def value(self, scores: Tensor, squares: Tensor, crowd: Tensor, nearest: Tensor) -> Tensor:
+        """`[B, 1]` from scores of the classes seen `[B, C]`, d², d₀² and d_c² - d², each `[B, 1]`."""
+        squares, width = squares.clamp(min=LEAST_SQUARE), self.solved.shape[1]
+        angle = scores.amax(1, keepdim=True) * squares.rsqrt()
+        return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - squares - nearest) / (squares * width).sqrt()
 
 
 def overall_samples(freedom: float) -> float:

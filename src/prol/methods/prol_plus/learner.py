@@ -22,6 +22,7 @@ from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
 from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, prior_temperatures
 from prol.methods.prol_plus.last_solved import LastSolved
+from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.methods.prol_plus.tuning import FirstBlocks, gone, one_cycle
 from prol.state import State
@@ -65,8 +66,8 @@ class PROLPlus(Learner):
         state.group("scale", self._read_scale, self._load_scale, kind="parameter", agree="scale of the features")
         self.layer = RandomLayer(state, self.seed, self._draw, stored=False)
         self.solved = LastSolved(state, w.all)
-        self._fresh: SolvedHead | None = None
         self._glanced: Observation | None = None
+        self._learnt: tuple[Tensor, Tensor] | None = None
         self.seen = 0
         self._last: dict[str, float] = {}
         state.value("seen", self, merge="sum")
@@ -189,35 +190,49 @@ class PROLPlus(Learner):
             self.scale = Scale.of(encoded, self.widths.groups)
         linear = self.scale.apply(encoded)
         embedded = self._embed(linear)
-        self._foretell(embedded, rows)
+        self._glance(embedded, rows)
         self.moments.add(embedded, rows)
         self.seen += len(rows)
+        self._learnt = (embedded, rows) if self.calibration.due else None
         return embedded
 
-    # Predicting before learning
+    # Predicting as if a chunk were not learnt
 
     def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
-        found = super().foresee(pixels, names)
-        self._fresh = None if found is None or cosine_weight(self.seen) else self.latest(self._head)
-        return found
+        return super().foresee(pixels, names) if cosine_weight(self.seen) else None
 
-    def _foretell(self, embedded: Tensor, rows: Tensor) -> None:
-        """The classifier solved last predicts features `[B, L + M]` of class rows `[B]`, unless it was solved for them.
+    def hindsight(self) -> Observation | None:
+        """Of a due chunk, what each image is predicted without itself: so new classes take part in calibration, too.
 
         What is solved for a prediction that somebody asks for is not stored: predicting changes nothing.
         """
+        learnt, self._learnt = self._learnt, None
+        counts = self.moments.counts.rows
+        if learnt is None or cosine_weight(self.seen):
+            return self._glanced
+        features, rows = learnt
+        fair = counts[rows] > 1
+        if not bool(fair.any()) or int((counts > 0).sum()) < 2:
+            return None
+        self._latest.clear()
+        try:
+            found = self._familiarity()
+            assert found is not None
+            scores, familiarity = left_out(found, self.moments.totals(), features, rows)
+        except (ValueError, RuntimeError):
+            return None
+        self.solved.replace(self.latest(self._head))
+        units = prior_temperatures(counts.where(counts < 2, counts - 1))
+        return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread())
+
+    def _glance(self, embedded: Tensor, rows: Tensor) -> None:
+        """The classifier solved last predicts features `[B, L + M]` of class rows `[B]`, unless the chunk is due."""
         self._glanced = None
-        if self._fresh is not None:
-            self.solved.replace(self._fresh)
-            self._fresh = None
-        elif self.clock.steps % GLANCE == 0:
+        if not self.calibration.due and self.clock.steps % GLANCE == 0:
             scores = self.solved.scores(embedded, len(self.classes))
             usual = self.calibration.usual_spread()
             if scores is not None:
                 self._glanced = observe(scores, rows, rows >= 0, self.prior_temperatures(), None, usual)
-
-    def glance(self) -> Observation | None:
-        return self._glanced
 
     def _correct_drift(self, embedded: Tensor, after: Tensor) -> None:
         """A step has moved the network: all that was seen moves as the chunk, added as `[B, L + M]`, has moved.
@@ -225,7 +240,10 @@ class PROLPlus(Learner):
         `after` `[B, L]` are its features of blocks as they are now.
         """
         assert self.scale is not None
-        self.moments.shift((self._embed(self.scale.apply(after)) - embedded).mean(0))
+        step = (self._embed(self.scale.apply(after)) - embedded).mean(0)
+        self.moments.shift(step)
+        if self._learnt is not None:
+            self._learnt = (embedded + step, self._learnt[1])
 
     def _embed(self, linear: Tensor) -> Tensor:
         """Features of blocks at one scale `[B, L]` with the random ones `[B, L + M]`."""
