@@ -13,6 +13,7 @@ compared with what was expected after those before it, and expectations are corr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,7 +28,7 @@ GROWTH = 1.35
 """A chunk is predicted before it is learnt when the images have become so many times as many, or by `SPACING`."""
 SPACING = 0.5
 """If m of n images were observed last, the next chunk is predicted after `SPACING` m √n more, if that is earlier."""
-PRIOR_DEVIATION = 0.25
+PRIOR_DEVIATION = 0.4
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
@@ -146,7 +147,7 @@ class Calibration:
         """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
         usual, found = self.usual_spread(), self.usual_temperature(prior)
         if found is None:
-            return _spread(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
+            return spread_of(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
         unit = scores.new_full((scores.shape[0], 1), found, dtype=torch.float64)  # len() is fixed in a graph
         return unit if usual is None else unit * relative_spread(scores, usual).unsqueeze(1)
 
@@ -160,16 +161,20 @@ class Calibration:
         return self.spread / self.count if self.count and self.spread else None
 
     def _factor(self, deviation: float) -> float:
-        """The factor with the least loss and distance from 1, between those of the grid by a parabola."""
+        """The factor with the least loss and distance from 1."""
         logs = [math.log(factor) for factor in FACTORS]
-        total = [loss + (log / deviation) ** 2 / 2 for loss, log in zip(self.losses, logs, strict=True)]
-        best = min(range(len(total)), key=total.__getitem__)
-        if not 0 < best < len(total) - 1:
-            return FACTORS[best]
-        left, middle, right = total[best - 1 : best + 2]
-        bend = left - 2 * middle + right
-        step = (left - right) / (2 * bend) if bend > 0 else 0.0
-        return math.exp(logs[best] + step * (logs[1] - logs[0]))
+        return least([loss + (log / deviation) ** 2 / 2 for loss, log in zip(self.losses, logs, strict=True)])
+
+
+def least(losses: Sequence[float]) -> float:
+    """The factor with the least loss, between those of `FACTORS` by a parabola."""
+    best = min(range(len(losses)), key=losses.__getitem__)
+    if not 0 < best < len(losses) - 1:
+        return FACTORS[best]
+    left, middle, right = losses[best - 1 : best + 2]
+    bend = left - 2 * middle + right
+    step = (left - right) / (2 * bend) if bend > 0 else 0.0
+    return float(FACTORS[best] * (FACTORS[1] / FACTORS[0]) ** step)
 
 
 def observe(
@@ -196,7 +201,7 @@ def observe(
     some, right = scores[fair][:, seen], places[rows[fair]]
     if not len(some):
         return None
-    spread = _spread(some)
+    spread = spread_of(some)
     unit = spread.mean().expand(len(some)) if prior is None else prior.to(some)[rows[fair]]
     scaled = some / (unit * relative_spread(some, usual_spread or float(spread.mean()))).unsqueeze(1)
     losses = torch.stack([BRIER_WEIGHT * brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
@@ -224,7 +229,7 @@ def relative_spread(scores: Tensor, usual: float) -> Tensor:
     deviation is mostly that of the predicted class from the others, which says how certain the prediction is.
     """
     classes = scores.isfinite().sum(1)
-    return (_spread(scores) / usual) ** (classes / (classes + SPREAD_CLASSES))
+    return (spread_of(scores) / usual) ** (classes / (classes + SPREAD_CLASSES))
 
 
 def probabilities(scores: Tensor, temperature: Tensor | float) -> Tensor:
@@ -238,7 +243,7 @@ def _moments(weight: float, values: float, squares: float) -> tuple[float, float
     return mean, math.sqrt(max(squares / weight - mean**2, 1e-12))
 
 
-def _spread(scores: Tensor) -> Tensor:
+def spread_of(scores: Tensor) -> Tensor:
     """The standard deviation of each image's finite scores, `[N]`; 1 where they do not differ."""
     finite = scores.isfinite()
     values, counts = scores.double().where(finite, 0.0), finite.sum(1).clamp(min=1)

@@ -22,7 +22,6 @@ from prol.methods.prol_plus.gaussian import (
     Familiarity,
     Gaussian,
     Overall,
-    prior_temperatures,
     prior_variances,
 )
 
@@ -203,14 +202,6 @@ def test_with_fewer_samples_than_features_it_does_not_collapse(seed: int, sample
     if samples == 16:
         weight, bias = lda(sums, 1e-5)
         assert accuracy(probes @ weight.T + bias) < nearest_mean - 20
-
-
-def test_the_prior_temperature_is_that_of_the_formula() -> None:
-    """(0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28), by the samples of each class; 0 without any."""
-    found = prior_temperatures(torch.tensor([16.0, 0.0, 2.0, 10.0]))
-    expected = [(0.6 + 2 * n**-0.35 * (1 + 1.6 / 3)) * 28 / 56 if n else 0.0 for n in (16, 0, 2, 10)]
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
-    assert not prior_temperatures(torch.zeros(3)).any()
 
 
 def test_while_each_class_has_one_sample_what_all_have_in_common_counts_less() -> None:

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.methods.closed_form.moments import Totals, take_out_of_moments
-from prol.methods.prol_plus.gaussian import Gaussian, prior_temperatures
+from prol.methods.prol_plus.gaussian import Gaussian
+from prol.methods.prol_plus.prior_temperature import prior_temperatures
 from prol.state import State
 
 EVERY = 4

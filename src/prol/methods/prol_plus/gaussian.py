@@ -250,15 +250,3 @@ def prior_variances(totals: Totals, levels: Tensor) -> Tensor:
     freedom = count - (totals.counts > 0).sum()
     exponents = levels.to(variances) * DEPTH_SAMPLES / (freedom + DEPTH_SAMPLES)
     return variances * torch.exp2(exponents * math.log2(LEVEL_GROWTH))
-
-
-def prior_temperatures(counts: Tensor) -> Tensor:
-    """The temperature of scores for images of each class `[C]`, before any prediction was compared with a label.
-
-    (0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28) for a class of n of N samples of C classes, 0 without a sample.
-    Fitted to streams of 3 to 100 classes with 1 to 40 images each, and to what is known of larger ones.
-    """
-    samples, classes = counts.double().clamp(min=1), counts.count_nonzero().clamp(min=1)
-    total = counts.double().sum()
-    found = (0.6 + 2 * samples.pow(-0.35) * (1 + 1.6 / classes)) * total / (total + 28)
-    return found * (counts > 0)

@@ -20,10 +20,11 @@ from prol.methods.closed_form.random_features import RandomLayer, cosine_feature
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, prior_temperatures
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
+from prol.methods.prol_plus.prior_temperature import correction, prior_temperatures
 from prol.methods.prol_plus.tuning import FirstBlocks, gone, one_cycle
 from prol.state import State
 
@@ -221,8 +222,8 @@ class PROLPlus(Learner):
             scores, familiarity = left_out(found, self.moments.totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
-        self.solved.replace(self.latest(self._head))
-        units = prior_temperatures(counts.where(counts < 2, counts - 1))
+        self.solved.replace(self.latest(self._head), self.latest(self._correction))
+        units = prior_temperatures(counts.where(counts < 2, counts - 1)) * self.solved.correction
         return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread())
 
     def _glance(self, embedded: Tensor, rows: Tensor) -> None:
@@ -232,7 +233,8 @@ class PROLPlus(Learner):
             scores = self.solved.scores(embedded, len(self.classes))
             usual = self.calibration.usual_spread()
             if scores is not None:
-                self._glanced = observe(scores, rows, rows >= 0, self.prior_temperatures(), None, usual)
+                units = prior_temperatures(self.moments.counts.rows) * self.solved.correction
+                self._glanced = observe(scores, rows, rows >= 0, units, None, usual)
 
     def _correct_drift(self, embedded: Tensor, after: Tensor) -> None:
         """A step has moved the network: all that was seen moves as the chunk, added as `[B, L + M]`, has moved.
@@ -259,7 +261,7 @@ class PROLPlus(Learner):
         return self.latest(self._classifier).scores(features, encoded[:, self.widths.own])
 
     def prior_temperatures(self) -> Tensor:
-        return prior_temperatures(self.moments.counts.rows)
+        return prior_temperatures(self.moments.counts.rows) * self.latest(self._correction)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         familiarity = self.latest(self._familiarity)
@@ -269,6 +271,11 @@ class PROLPlus(Learner):
 
     def _gaussian(self) -> Gaussian:
         return Gaussian.of(self.moments.totals(), self.levels, self.options.prior_samples)
+
+    def _correction(self) -> float:
+        counts = self.moments.counts.rows
+        enough = bool(counts.any()) and not cosine_weight(float(counts.sum()))
+        return correction(self.latest(self._gaussian), self.moments.totals()) if enough else 1.0
 
     def _head(self) -> SolvedHead:
         counts = self.moments.counts.rows

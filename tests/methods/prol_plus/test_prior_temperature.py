@@ -1,0 +1,91 @@
+"""The prior temperature of PROL+: its formula, and how images drawn from the classifier correct it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from prol.calibration import brier_score, relative_spread, spread_of
+from prol.methods.closed_form.moments import Totals
+from prol.methods.prol_plus.gaussian import Familiarity, Gaussian
+from prol.methods.prol_plus.leave_one_out import drawn_left_out, left_out
+from prol.methods.prol_plus.prior_temperature import LEAST_FREEDOM, best_factor, correction, prior_temperatures
+
+WIDTH = 40
+
+
+def stream(classes: int, each: int, apart: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Features of Gaussian classes whose means have this standard deviation."""
+    random = np.random.default_rng(seed)
+    rows = np.arange(classes * each) % classes
+    x = apart * random.normal(size=(classes, WIDTH))[rows] + random.normal(size=(len(rows), WIDTH))
+    return torch.from_numpy(x), torch.from_numpy(rows)
+
+
+def solved(x: Tensor, rows: Tensor) -> tuple[Gaussian, Totals]:
+    totals = Totals.of(x, rows, int(rows.max()) + 2)  # of one class nothing was learnt
+    return Gaussian.of(totals, torch.zeros(WIDTH), 300.0), Totals.of(x, rows, int(rows.max()) + 2)
+
+
+def test_the_prior_temperature_is_that_of_the_formula() -> None:
+    """(0.6 + 2 n^(-0.35) (1 + 1.6 / C)) N / (N + 28), by the samples of each class; 0 without any."""
+    found = prior_temperatures(torch.tensor([16.0, 0.0, 2.0, 10.0]))
+    expected = [(0.6 + 2 * n**-0.35 * (1 + 1.6 / 3)) * 28 / 56 if n else 0.0 for n in (16, 0, 2, 10)]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    assert not prior_temperatures(torch.zeros(3)).any()
+
+
+@pytest.mark.parametrize(("classes", "each"), [(12, 40), (60, 5), (300, 4)])
+def test_drawn_images_score_as_images_of_gaussian_classes_that_are_left_out(classes: int, each: int) -> None:
+    x, rows = stream(classes, each, apart=0.5)
+    gaussian, totals = solved(x, rows)
+    familiarity = Familiarity.of(gaussian, totals, torch.zeros(WIDTH), 300.0)
+    real, _ = left_out(familiarity, solved(x, rows)[1], x, rows)
+    drawn, drawn_rows = drawn_left_out(gaussian, solved(x, rows)[1])
+    if classes > 256:  # the others take part in neither
+        assert drawn.shape[1] == 256
+        return
+    real = real[:, :classes]
+    for measure in (hit_rate, own_score, spread):
+        assert measure(drawn, drawn_rows) == pytest.approx(measure(real, rows), rel=0.08, abs=0.03)
+
+
+def hit_rate(scores: Tensor, rows: Tensor) -> float:
+    return float((scores.argmax(1) == rows).double().mean())
+
+
+def own_score(scores: Tensor, rows: Tensor) -> float:
+    return float(scores.gather(1, rows.unsqueeze(1)).mean())
+
+
+def spread(scores: Tensor, rows: Tensor) -> float:  # noqa: ARG001
+    return float(spread_of(scores).mean())
+
+
+def test_the_further_apart_classes_are_the_lower_the_temperature() -> None:
+    found = [correction(*solved(*stream(20, 10, apart))) for apart in (0.1, 0.4, 1.2)]
+    assert found[0] > found[1] > found[2]
+
+
+def test_too_few_samples_correct_nothing() -> None:
+    each = LEAST_FREEDOM // 20
+    assert correction(*solved(*stream(20, each, 1.2))) == 1.0
+    assert correction(*solved(*stream(20, each + 2, 1.2))) != 1.0
+    assert correction(*solved(*stream(1, 200, 1.2))) == 1.0
+
+
+def test_the_best_factor_has_the_least_brier_score_with_a_tenth_of_the_labels_at_random() -> None:
+    x, rows = stream(12, 100, apart=0.6)
+    scores = left_out(
+        Familiarity.of(solved(x, rows)[0], solved(x, rows)[1], torch.zeros(WIDTH), 300.0), solved(x, rows)[1], x, rows
+    )[0][:, :12].double()
+    found = best_factor(scores, rows)
+    scaled = scores / relative_spread(scores, float(spread_of(scores).mean())).unsqueeze(1)
+    others = (rows + 1 + torch.arange(len(rows)) % 11) % 12
+
+    def loss(factor: float) -> float:
+        return 0.9 * float(brier_score(scaled / factor, rows)) + 0.1 * float(brier_score(scaled / factor, others))
+
+    assert loss(found) < min(loss(found / 1.5), loss(found * 1.5))
