@@ -12,7 +12,7 @@ from torch import Tensor
 from prol.answers import Classification as Classification
 from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Augment, Backbone, InputRange, Pixels
-from prol.calibration import probabilities
+from prol.calibration import Prior, probabilities
 from prol.model import Model
 from prol.options import Options
 
@@ -175,12 +175,12 @@ class Predictor(Model):
         """
         return None
 
-    def prior_temperature(self) -> float | None:
+    def prior_temperature(self) -> Prior | None:
         """The same for an image of which the class is not known: the mean over classes that were learnt."""
         found = self.prior_temperatures()
         if found is None:
             return None
-        return float(found[found > 0].mean()) if bool(found.any()) else 1.0
+        return Prior(float(found[found > 0].mean()) if bool(found.any()) else 1.0)
 
     @torch.no_grad()
     def encode_images(self, images: Any) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, require_tapped
-from prol.calibration import Observation, observe
+from prol.calibration import Observation, Prior, observe
 from prol.classes import Label
 from prol.learner import Learner, TaskClock
 from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable
@@ -194,13 +194,13 @@ class PROLPlus(Learner):
         self._glance(embedded, rows)
         self.moments.add(embedded, rows)
         self.seen += len(rows)
-        self._learnt = (embedded, rows) if self.calibration.due else None
+        self._learnt = (embedded, rows) if self.calibration.due and not cosine_weight(self.seen) else None
         return embedded
 
     # Predicting as if a chunk were not learnt
 
     def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
-        return super().foresee(pixels, names) if cosine_weight(self.seen) else None
+        return super().foresee(pixels, names) if cosine_weight(self.seen + len(names)) else None
 
     def hindsight(self) -> Observation | None:
         """Of a due chunk, what each image is predicted without itself: so new classes take part in calibration, too.
@@ -209,7 +209,7 @@ class PROLPlus(Learner):
         """
         learnt, self._learnt = self._learnt, None
         counts = self.moments.counts.rows
-        if learnt is None or cosine_weight(self.seen):
+        if learnt is None:
             return self._glanced
         features, rows = learnt
         fair = counts[rows] > 1
@@ -222,8 +222,8 @@ class PROLPlus(Learner):
             scores, familiarity = left_out(found, self.moments.totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
-        self.solved.replace(self.latest(self._head), self.latest(self._correction))
-        units = prior_temperatures(counts.where(counts < 2, counts - 1)) * self.solved.correction
+        self.solved.replace(self.latest(self._head))
+        units = prior_temperatures(counts.where(counts < 2, counts - 1))
         return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread())
 
     def _glance(self, embedded: Tensor, rows: Tensor) -> None:
@@ -233,7 +233,7 @@ class PROLPlus(Learner):
             scores = self.solved.scores(embedded, len(self.classes))
             usual = self.calibration.usual_spread()
             if scores is not None:
-                units = prior_temperatures(self.moments.counts.rows) * self.solved.correction
+                units = prior_temperatures(self.moments.counts.rows)
                 self._glanced = observe(scores, rows, rows >= 0, units, None, usual)
 
     def _correct_drift(self, embedded: Tensor, after: Tensor) -> None:
@@ -261,7 +261,12 @@ class PROLPlus(Learner):
         return self.latest(self._classifier).scores(features, encoded[:, self.widths.own])
 
     def prior_temperatures(self) -> Tensor:
-        return prior_temperatures(self.moments.counts.rows) * self.latest(self._correction)
+        return prior_temperatures(self.moments.counts.rows)
+
+    def prior_temperature(self) -> Prior:
+        found = super().prior_temperature()
+        assert found is not None
+        return Prior(found.unit, self.latest(self._correction))
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         familiarity = self.latest(self._familiarity)
