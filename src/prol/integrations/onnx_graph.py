@@ -78,9 +78,6 @@ class ConstantSolves(TorchFunctionMode):
         if func is torch.linalg.solve_triangular and set(named) == {"upper"}:
             matrix, right = args
             return self._inverse(func, matrix, lambda a, eye: func(a, eye, **named)) @ right
-        if func is torch.cholesky_solve and not named:
-            right, lower = args
-            return self._inverse(func, lower, lambda a, eye: func(eye, a)) @ right
         return func(*args, **named)
 
     def _inverse(self, func: Callable[..., Any], matrix: Tensor, solve: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

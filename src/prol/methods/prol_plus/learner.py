@@ -15,12 +15,12 @@ from prol.backbones.base import Pixels, require_tapped
 from prol.calibration import Observation, Prior, observe
 from prol.classes import Label
 from prol.learner import Learner, TaskClock
-from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable
+from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, Totals, require_usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
@@ -219,7 +219,7 @@ class PROLPlus(Learner):
         try:
             found = self._familiarity()
             assert found is not None
-            scores, familiarity = left_out(found, self.moments.totals(), features, rows)
+            scores, familiarity = left_out(found, self.moments.class_totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
         self.solved.replace(self.latest(self._head))
@@ -275,12 +275,16 @@ class PROLPlus(Learner):
         return familiarity.of_features(self._embed(self.scale.apply(encoded)))
 
     def _gaussian(self) -> Gaussian:
-        return Gaussian.of(self.moments.totals(), self.levels, self.options.prior_samples)
+        return Gaussian.of(self._totals(), self.levels, self.options.prior_samples)
+
+    def _totals(self) -> Totals:
+        counts = self.moments.counts.rows
+        return self.moments.totals(working_dtype(float(counts.sum() - counts.count_nonzero())))
 
     def _correction(self) -> float:
         counts = self.moments.counts.rows
         enough = bool(counts.any()) and not cosine_weight(float(counts.sum()))
-        return correction(self.latest(self._gaussian), self.moments.totals()) if enough else 1.0
+        return correction(self.latest(self._gaussian), self.moments.class_totals()) if enough else 1.0
 
     def _head(self) -> SolvedHead:
         counts = self.moments.counts.rows
@@ -297,8 +301,8 @@ class PROLPlus(Learner):
     def _familiarity(self) -> Familiarity | None:
         if not bool(self.moments.counts.rows.any()):
             return None
-        gaussian, totals = self.latest(self._gaussian), self.moments.totals()
-        return Familiarity.of(gaussian, totals, self.levels, self.options.prior_samples)
+        gaussian, sums = self.latest(self._gaussian), self.moments.class_totals()
+        return Familiarity.of(gaussian, sums, self._totals, self.levels, self.options.prior_samples)
 
     # Removing, merging, counting
 
