@@ -107,7 +107,7 @@ class Publisher:
                 self._failed = True
                 self._on_error(error)
             self._ended = time.monotonic()
-            self._took = self._ended - began
+            self._took = 0.0 if exact else self._ended - began  # it was a pause that was used
 
     def _next(self) -> bool | None:
         """Waits until a snapshot is due; returns whether it is to be exact."""

@@ -49,6 +49,11 @@ def scores(x: NDArray[np.float64], rows: list[int], probes: NDArray[np.float64],
     return Gaussian.of(totals(x, rows, classes), levels_of(x), k).head().scores(torch.from_numpy(probes)).double()
 
 
+def familiarity_of(sums: Totals, levels: Tensor, k: float) -> Familiarity:
+    gaussian = Gaussian.of(sums, levels, k)
+    return Familiarity.of(gaussian, Overall.of(gaussian, sums.classes, lambda: sums, levels, k))
+
+
 @given(count=st.integers(4, 60), seed=st.integers(0, 50), k=st.sampled_from([0.5, 20.0, 300.0]))
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_scores_are_those_of_the_formula(count: int, seed: int, k: float) -> None:
@@ -64,8 +69,7 @@ def test_familiarity_is_that_of_the_formula(count: int, seed: int, k: float) -> 
     x, rows = features(count, seed)
     probes, _ = features(9, seed + 1)
     sums, levels = totals(x, rows), levels_of(x)
-    familiarity = Familiarity.of(Gaussian.of(sums, levels, k), sums.classes, lambda: sums, levels, k)
-    found = familiarity.of_features(torch.from_numpy(probes))
+    found = familiarity_of(sums, levels, k).of_features(torch.from_numpy(probes))
     expected = torch.from_numpy(dense_familiarity(x, rows, probes, LEVELS, k))
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=2e-3)
 
@@ -148,12 +152,7 @@ def test_samples_that_are_all_the_same_have_finite_scores(value: float, rows: li
     found = gaussian.head().scores(torch.from_numpy(x))[:, : max(rows) + 1]
     assert found.isfinite().all()
     torch.testing.assert_close(found, torch.zeros_like(found), rtol=0, atol=1e-2)
-    assert (
-        Familiarity.of(gaussian, sums.classes, lambda: sums, levels, 300.0)
-        .of_features(torch.from_numpy(x))
-        .isfinite()
-        .all()
-    )
+    assert familiarity_of(sums, levels, 300.0).of_features(torch.from_numpy(x)).isfinite().all()
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

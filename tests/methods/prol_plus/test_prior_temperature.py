@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prol.calibration import brier_score, relative_spread, spread_of
 from prol.methods.closed_form.moments import ClassTotals, Totals
-from prol.methods.prol_plus.gaussian import Familiarity, Gaussian
+from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, Overall
 from prol.methods.prol_plus.leave_one_out import drawn_left_out, left_out
 from prol.methods.prol_plus.prior_temperature import LEAST_FREEDOM, best_factor, correction, prior_temperatures
 
@@ -31,7 +31,8 @@ def solved(x: Tensor, rows: Tensor) -> tuple[Gaussian, ClassTotals]:
 
 def familiarity_of(x: Tensor, rows: Tensor) -> Familiarity:
     moments = Totals.of(x, rows, int(rows.max()) + 2)
-    return Familiarity.of(*solved(x, rows), lambda: moments, torch.zeros(WIDTH), 300.0)
+    gaussian, sums = solved(x, rows)
+    return Familiarity.of(gaussian, Overall.of(gaussian, sums, lambda: moments, torch.zeros(WIDTH), 300.0))
 
 
 def test_the_prior_temperature_is_that_of_the_formula() -> None:

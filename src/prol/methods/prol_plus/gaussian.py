@@ -205,7 +205,7 @@ class Overall:
         """`moments` are computed where the covariance is factored."""
         count, seen, within = sums.counts.sum(), gaussian.seen, gaussian.metric
         mean, classes = sums.sums.sum(0) / count, int(seen.sum())
-        if many_classes(classes, len(mean)):
+        if classes > len(mean) // MANY_CLASSES:
             totals = moments()
             freedom = float(count - classes)  # as for Σ: where no sample was, both metrics are the same
             more = overall_samples(freedom)
@@ -244,11 +244,8 @@ class Familiarity:
     """Their mᵀΣ⁻¹m."""
 
     @classmethod
-    def of(
-        cls, gaussian: Gaussian, sums: ClassTotals, moments: Callable[[], Totals], levels: Tensor, samples: float
-    ) -> Familiarity:
-        seen, overall = gaussian.seen, Overall.of(gaussian, sums, moments, levels, samples)
-        return cls(gaussian, overall, gaussian.solved[seen], gaussian.lengths[seen])
+    def of(cls, gaussian: Gaussian, overall: Overall) -> Familiarity:
+        return cls(gaussian, overall, gaussian.solved[gaussian.seen], gaussian.lengths[gaussian.seen])
 
     def of_features(self, features: Tensor) -> Tensor:
         """`[B]` from features `[B, M]`."""
@@ -264,11 +261,6 @@ class Familiarity:
         squares, width = squares.clamp(min=LEAST_SQUARE), self.solved.shape[1]
         angle = scores.amax(1, keepdim=True) * squares.rsqrt()
         return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - squares - nearest) / (squares * width).sqrt()
-
-
-def many_classes(classes: int, width: int) -> bool:
-    """Whether the covariance of all samples is factored itself."""
-    return classes > width // MANY_CLASSES
 
 
 def squared_lengths(solved: Tensor, apart: Tensor) -> Tensor:

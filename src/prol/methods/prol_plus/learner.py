@@ -20,7 +20,7 @@ from prol.methods.closed_form.random_features import RandomLayer, cosine_feature
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, many_classes, working_dtype
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, Overall, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
@@ -279,13 +279,13 @@ class PROLPlus(Learner):
     def follow(self, earlier: Self) -> bool:
         """The covariance stays that of an earlier state, of at least two thirds of the images; class means do not."""
         before, now = earlier.moments.class_totals(), self.moments.class_totals()
-        count, known = float(now.counts.sum()), len(before.counts)
-        if not bool(before.counts.any()) or earlier.classes != self.classes[:known]:
+        if not bool(before.counts.any()) or earlier.classes != self.classes[: len(before.counts)]:
             return False
         gaussian = earlier.latest(earlier._gaussian)
-        if count > MOST_AHEAD * gaussian.samples or many_classes(len(now.counts), self.widths.all):
+        if float(now.counts.sum()) > MOST_AHEAD * gaussian.samples:
             return False
         self._latest["_gaussian"] = gaussian.with_means(before, now)
+        self._latest["_overall"] = earlier.latest(earlier._overall)
         self._latest["_correction"] = earlier.latest(earlier._correction)
         return True
 
@@ -316,8 +316,11 @@ class PROLPlus(Learner):
     def _familiarity(self) -> Familiarity | None:
         if not bool(self.moments.counts.rows.any()):
             return None
+        return Familiarity.of(self.latest(self._gaussian), self.latest(self._overall))
+
+    def _overall(self) -> Overall:
         gaussian, sums = self.latest(self._gaussian), self.moments.class_totals()
-        return Familiarity.of(gaussian, sums, self._totals, self.levels, self.options.prior_samples)
+        return Overall.of(gaussian, sums, self._totals, self.levels, self.options.prior_samples)
 
     # Removing, merging, counting
 
