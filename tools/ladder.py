@@ -30,7 +30,7 @@ from torch import Tensor
 import prol
 from prol import registry
 from prol.backbones import open_backbone
-from prol.backbones.acceleration import PLAIN
+from prol.backbones.base import PLAIN
 from prol.learner import Learner
 
 CHUNK, AT_ONCE, BINS, RESAMPLED = 10, 500, 15, 20

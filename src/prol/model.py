@@ -22,6 +22,7 @@ from prol.classes import (
     Tensors,
     UnknownClass,
     read_labels,
+    require_label_each,
     with_rows_together,
     without_row,
 )
@@ -31,7 +32,7 @@ from prol.tables import Amount, Record
 from prol.undo import FAILED, UNDONE, UndoRecord
 
 if TYPE_CHECKING:
-    from prol.backbones.base import Backbone
+    from prol.backbones.base import Backbone, Pixels
     from prol.learner import Learner
 
 T = TypeVar("T")
@@ -57,6 +58,13 @@ class Model:
     family: ClassVar[str]
     citation: ClassVar[str]
     Options: ClassVar[type]
+    keeps_samples: ClassVar[bool] = False
+    default_backbone: ClassVar[str] = "builtin"
+    """What `prol.create` and `prol run` open unless a backbone is named."""
+    from_scratch: ClassVar[bool] = False
+    """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
+    needs_blocks: ClassVar[bool] = False
+    """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
         if not 0 <= seed < 2**63:
@@ -181,6 +189,14 @@ class Model:
     def _name_classes(self, names: Sequence[Label]) -> None:
         self.classes = list(names)
         self.row_of = {name: row for row, name in enumerate(self.classes)}
+
+    def read_chunk(self, images: Any, labels: Any) -> tuple[Pixels, list[Label]]:
+        """Images and their labels, one for each; there must be one at least."""
+        pixels, names = self.backbone.read(images), read_labels(labels)
+        if not len(pixels):
+            raise ValueError("the chunk is empty: there must be at least one image")
+        require_label_each(len(pixels), names)
+        return pixels, names
 
     def known_row(self, name: Label) -> int:
         """The row of a class that must be known."""

@@ -17,35 +17,11 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from prol.backbones.base import Acceleration
+
 _SHAPES = 64
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Acceleration:
-    """What is switched on. The numbers computed are the same up to rounding.
-
-    Args:
-        compiled: the network's blocks, and pieces of a method that are worth it, go through torch.compile.
-        captured: whole steps are replayed as CUDA graphs.
-    """
-
-    compiled: bool = False
-    captured: bool = False
-
-    @classmethod
-    def for_device(cls, device: torch.device) -> Acceleration:
-        """Everything on a GPU, nothing elsewhere: a CPU gains nothing that would be worth the wait for a compiler."""
-        gpu = device.type == "cuda"
-        return cls(compiled=gpu, captured=gpu)
-
-    def fast(self, function: F) -> F:
-        """A function of tensors as it is to be called: through torch's compiler where that is switched on."""
-        return compiled(function) if self.compiled else function
-
-
-PLAIN = Acceleration()
 
 
 class _Here(threading.local):
@@ -123,6 +99,11 @@ def compiled(function: F) -> F:
         return function(*arguments)
 
     return cast(F, call)
+
+
+def fast(how: Acceleration, function: F) -> F:
+    """A function of tensors as it is to be called: through torch's compiler where that is switched on."""
+    return compiled(function) if how.compiled else function
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from prol.backbones.acceleration import PLAIN
-from prol.backbones.base import Preprocessing, trainable_names
+from prol.backbones.base import PLAIN, Preprocessing, trainable_names
 from prol.backbones.preprocess import ReadsImages
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import PLAIN, Acceleration, upload
-from prol.backbones.base import Backbone, Pixels, Preprocessing, Staged
+from prol.backbones.acceleration import FrozenPass, fast, upload
+from prol.backbones.base import PLAIN, Acceleration, Backbone, Pixels, Preprocessing, Staged
 from prol.backbones.images import read_images
 from prol.backbones.processor import require_threads
 from prol.backbones.resampling import (
@@ -46,6 +46,12 @@ class ReadsImages:
 
     def render(self: Backbone, staged: Staged, how: Preprocessing) -> Tensor:
         return render(staged, how, self.dtype, self.acceleration)
+
+    def frozen_pass(self: Backbone, look: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return FrozenPass(look, self.acceleration.captured)
+
+    def upload(self: Backbone, tensor: Tensor) -> Tensor:
+        return upload(tensor, self.device)
 
 
 def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -103,7 +109,7 @@ def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Accel
     """The network's input `[N, 3, size, size]`; operations of fixed shape on the device alone."""
     if staged[0].is_floating_point():
         return staged[0]
-    return driven.fast(_render)(staged, *_range(how, staged[0].device, dtype), how.size, how.interpolation)
+    return fast(driven, _render)(staged, *_range(how, staged[0].device, dtype), how.size, how.interpolation)
 
 
 def _render(staged: Staged, mean: Tensor, std: Tensor, size: int, interpolation: str) -> Tensor:

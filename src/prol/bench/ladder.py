@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from prol.backbones import ViT, evaluation_input, open_backbone, pick_device
-from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Acceleration
 from prol.bench.timing import Pace, Say, Step, measure, row_of, silent, synchronizer
 from prol.bench.workload import MethodSpec, Workload, training_step
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from prol.answers import Answer
+from prol.ranking import Prediction
 from prol.report.table import csv_text
 
-Predicted = tuple[Path, Sequence[Answer]]
+Predicted = tuple[Path, Sequence[Prediction]]
 """An image and its predictions, best first."""
 
 _COLUMNS = ("image", "rank", "label", "probability", "score")

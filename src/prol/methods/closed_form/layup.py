@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Tapped, require_tapped
 from prol.backbones.blocks import Transformer
 from prol.learner import InputOptions
@@ -76,7 +75,7 @@ class LayUP(SolvedLearner):
         read = partial(last_taps, len(widths), b)
         if isinstance(b, Transformer):
             widths, read = (b.width,) * len(widths), partial(last_class_tokens, len(widths), b)
-        self.look = FrozenPass(read, b.acceleration.captured)
+        self.look = b.frozen_pass(read)
         accumulate = torch.float64 if o.accumulate == "float64" else torch.float32
         self.moments, self.last_width = Moments(state, sum(widths), accumulate), widths[-1]
         self.moments.describe_classes()

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels
 from prol.learner import InputOptions, TaskClock, TaskOptions
 from prol.methods.closed_form.first_task import FirstTask
@@ -81,7 +80,7 @@ class RanPAC(SolvedLearner):
         if o.adapt == "norms":
             self.frozen = False
             self.first_task = FirstTask(state.scope("first_task"), b, o.adapt_lr)
-            self.look = FrozenPass(self.first_task.network.features, b.acceleration.captured)
+            self.look = b.frozen_pass(self.first_task.network.features)
             state.value("last", self, "_last")
             tuned = "the LayerNorms were tuned in the first task, on it if it was there"
             state.trace(removed=tuned, merged=tuned)
@@ -98,7 +97,7 @@ class RanPAC(SolvedLearner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        rows = upload(rows, self.backbone.device)
+        rows = self.backbone.upload(rows)
         inputs = self.training_input(pixels)
         if self.first_task is None or self.first_task.over:
             features, self._last = self.encode(inputs), {}
