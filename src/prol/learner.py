@@ -32,7 +32,7 @@ class TaskOptions(Options):
     task_min_classes: Count = 2
     """Minimum number of classes in a task before an unseen class begins another one."""
     task_min_steps: Count = 50
-    """Minimum number of its steps by then."""
+    """Minimum number of steps in a task before an unseen class begins another one."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from prol.backbones.base import Augment, Backbone, InputRange, Pixels
 from prol.calibration import Observation, observe, probabilities
 from prol.classes import Label
 from prol.model import Model
-from prol.options import Options
+from prol.options import CropShare, Options
 
 if TYPE_CHECKING:
     import pandas
@@ -141,7 +141,7 @@ class InputOptions(Options):
     """Random crops and flips of training images (crop_flip), or none."""
     input_range: InputRange = "backbone"
     """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
-    crop_pct: float | None = None
+    crop_pct: CropShare | None = None
     """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
 
 

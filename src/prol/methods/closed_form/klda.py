@@ -25,7 +25,7 @@ class KLDAOptions(InputOptions):
     features: Count = 5_000
     """How many random features."""
     gamma: Positive = 1e-4
-    """Width of the kernel exp(-gamma |x - x'|²) they approximate."""
+    """Width of the kernel exp(-gamma |x - x'|²) that the random features approximate."""
     ridge: Positive = 0.1
     """What is added to the diagonal of the scatter within classes."""
     ensemble: Repeats = 1

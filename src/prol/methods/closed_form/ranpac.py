@@ -13,7 +13,7 @@ from prol.learner import InputOptions, TaskClock, TaskOptions
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.random_features import RandomLayer, normal, relu_features
-from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
+from prol.methods.closed_form.recollection import Memory, Recollection
 from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, choose_ridge, lda, ridge
 from prol.options import Count, Positive
@@ -30,7 +30,7 @@ class RanPACOptions(TaskOptions, InputOptions):
     features: Count | None = 10_000
     """How many random features; with none, the backbone's feature itself is classified."""
     classifier: Literal["ridge", "lda"] = "ridge"
-    """The rows of PROL's paper were fitted by LDA."""
+    """How the classifier is solved: ridge regression, or LDA, by which the rows of PROL's paper were fitted."""
     ridge: Positive | Literal["auto"] = "auto"
     """Ridge strength; by default the one with the least error on every fifth sample of the first task."""
     memory: Memory = "statistics"
@@ -39,13 +39,9 @@ class RanPACOptions(TaskOptions, InputOptions):
     adapt: Literal["none", "norms"] = "none"
     """Whether the LayerNorms are tuned in the first task."""
     adapt_lr: Positive = 0.002
-    """Learning rate of that."""
+    """Learning rate of this tuning."""
     accumulate: Literal["float64", "float32"] = "float64"
     """Number type of the statistics; float32 halves their size, and loses the small ridge strengths to rounding."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_memory(self.memory)
 
 
 class RanPAC(SolvedLearner):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -32,7 +34,7 @@ class PromptedNetwork:
     """
 
     def __init__(self, state: State, backbone: Transformer, options: PROLOptions, random: torch.Generator) -> None:
-        self.backbone, self.options, self.acceleration = backbone, options, backbone.acceleration
+        self.backbone, self.options, self.fast = backbone, options, partial(fast, backbone.acceleration)
         o, dtype = options, backbone.dtype
         self.working = backbone.fork("norms" if o.tune_norms else "none")
         shape = PromptShape(
@@ -68,7 +70,7 @@ class PromptedNetwork:
         taken, label_keys, old_keys = self.choose(query, rows, current, parts) if self.options.keys else (None,) * 3
         prompted = self.prompted(tokens, query, taken, parts, self.first)
         judged = Judged(prompted, plain, query, heads.column_of(rows), current, self.first, label_keys, old_keys)
-        total, terms = fast(self.acceleration, loss_terms)(self.options, heads.tensors(head_parts(parts)), judged)
+        total, terms = self.fast(loss_terms)(self.options, heads.tensors(head_parts(parts)), judged)
         return total, dict(zip(TERMS, terms.unbind(), strict=True)), parts
 
     def query(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -93,7 +95,7 @@ class PromptedNetwork:
         """
         o, first, source = self.options, self.first, self.source
         # Candidates in training are the task's own classes; a sample of an older class may take any, as at test.
-        near, old = fast(self.acceleration, nearest_keys_by_task)(query, source.key_table(), first, current)
+        near, old = self.fast(nearest_keys_by_task)(query, source.key_table(), first, current)
         taken = rows if o.prompt_selection == "label" else near
         old = old if self.has_old_classes and o.ort else rows[:0]
         parts["keys"] = Part.of_rows(source.keys.buffer, torch.cat([taken, rows, old]))
@@ -120,12 +122,12 @@ class PromptedNetwork:
         generator = self.source.generator
         if "generator.weight" in parts:
             generator = Generator(parts["generator.weight"].leaf, parts["generator.bias"].leaf)
-        prefixes = fast(self.acceleration, make_prefixes)(self.source.shape, query, chosen, generator, first_candidate)
+        prefixes = self.fast(make_prefixes)(self.source.shape, query, chosen, generator, first_candidate)
         return self.working.encode(tokens, dict(enumerate(prefixes))).feature
 
     def logits(self, feature: Tensor) -> Tensor:
         """Logits `[B, K]` of features `[B, D]`, see `TaskHeads.in_class_order`."""
-        return fast(self.acceleration, head_logits)(feature, self.heads.tensors())
+        return self.fast(head_logits)(feature, self.heads.tensors())
 
     def parts(self) -> dict[str, Part]:
         """Trained parts that every chunk uses: the live head, LayerNorms, and in the first task the generator."""
@@ -142,7 +144,7 @@ class PromptedNetwork:
         """The prompted class feature `[B, D]` for predictions, where all classes are candidates."""
         chosen = None
         if self.options.keys:
-            rows, source = fast(self.acceleration, nearest_key)(query, self.source.key_table()), self.source
+            rows, source = self.fast(nearest_key)(query, self.source.key_table()), self.source
             tables = (source.scaler.buffer[rows], source.shifter.buffer[rows]) if self.options.scalers else (None, None)
             chosen = Chosen(rows, source.keys.buffer[rows], *tables)
         return self.prompted(tokens, query, chosen, {}, 0)

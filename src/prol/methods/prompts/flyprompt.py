@@ -48,7 +48,7 @@ class FlyPromptOptions(StepOptions):
     fast_decay: Share = 0.9
     """Share of the fast average of the head that stays at each step."""
     slow_decay: Share = 0.99
-    """The same for the slow average."""
+    """Share of the slow average of the head that stays at each step."""
     features: Count = 10_000
     """Random features of the router."""
     ridge: Positive = 1e4

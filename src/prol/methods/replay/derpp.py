@@ -14,6 +14,7 @@ from prol.classes import Tensors
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
 from prol.methods.replay.sample_memory import SampleMemory
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views
+from prol.options import NotNegative
 from prol.state import State
 
 
@@ -21,9 +22,9 @@ from prol.state import State
 class DERPPOptions(ReplayOptions):
     """Options of DER++."""
 
-    alpha: float = 0.2
+    alpha: NotNegative = 0.2
     """Weight of the distance to stored logits."""
-    beta: float = 1.0
+    beta: NotNegative = 1.0
     """Weight of the memory's cross entropy."""
 
 

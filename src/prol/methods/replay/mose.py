@@ -45,7 +45,7 @@ class MOSEOptions(ReplayOptions):
     test: Literal["last", "all"] = "last"
     """Whether the last expert predicts, or all of them on average."""
     answer: Literal["means", "heads"] = "means"
-    """By the nearest mean of the memory's features, or by the heads."""
+    """What predicts: the nearest mean of the memory's features, or the heads."""
 
 
 class MOSE(ReplayLearner):

@@ -40,11 +40,11 @@ class OnProOptions(ContrastOptions):
     close_pairs: Whole = 7
     """Of the memory's images in a step, how many are mixtures of classes whose means are close; 0 for no mixtures."""
     close_beta: Annotated[float, Range(least=0.01, most=5)] = 0.4
-    """Their weights are drawn from Beta with this number twice."""
+    """Both parameters of the Beta distribution from which the weights of these mixtures are drawn."""
     mix_chance: Share = 0.2
     """How often another image of the memory is mixed with one drawn anew."""
     mix_most: Share = 0.6
-    """Its weight is drawn evenly from 0 to this."""
+    """Largest weight of the other image in such a mixture; it is drawn uniformly from 0 to this."""
 
 
 class OnPro(ReplayLearner):
