@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones.base import Pixels
-from prol.classes import ELSEWHERE, Label, read_labels, require_distinct
+from prol.classes import Label, read_labels, require_distinct
 from prol.classes import Removal as Removal
 from prol.model import Footprint as Footprint
 from prol.model import SavedState as SavedState
@@ -187,11 +187,4 @@ class Learner(Predictor):
         with torch.no_grad():
             encoded = self.encoded(pixels) if self.additive else torch.empty(0)
             traces = self.subtract(encoded, self.backbone.upload(rows))
-        self.undo_record.forget()
-        self._latest.clear()
-        for name in gone:
-            row = self.known_row(name)
-            self._drop_row(*self.state(), self.contents(row), row)
-        erased = [f"the features of {len(names)} images, from every sum and count they were in"]
-        erased += [f"{len(gone)} classes of which no image is left"] if gone else []
-        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)
+        return self._without_images(len(names), gone, traces)

@@ -261,6 +261,17 @@ class Model:
                 gone.append(name)
         return gone
 
+    def _without_images(self, images: int, gone: Sequence[Label], traces: Sequence[str]) -> Removal:
+        """So many images were subtracted, which left these traces; drops the classes that are gone with them."""
+        self.undo_record.forget()
+        self._latest.clear()
+        for name in gone:
+            row = self.known_row(name)
+            self._drop_row(*self.state(), self.contents(row), row)
+        erased = [f"the features of {images} images, from every sum and count they were in"]
+        erased += [f"{len(gone)} classes of which no image is left"] if gone else []
+        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)
+
     def _changeable(self, row: int) -> Contents:
         contents = self.contents(row)
         if contents.refusal:

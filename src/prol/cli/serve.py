@@ -21,9 +21,7 @@ class LimitFlags:
     body_seconds: float = a.flag("How long a client may take to send a request.", _LIMITS, default=60.0)
     header_seconds: float = a.flag("How long a client may take to send the headers.", _LIMITS, default=10.0)
     connections: int = a.flag("The maximum number of open connections.", _LIMITS, default=512)
-    connections_per_address: int = a.flag(
-        "The maximum number from one address; all clients behind a proxy share one.", _LIMITS, default=128
-    )
+    connections_per_address: int = a.flag("The maximum number of them from one address or proxy.", _LIMITS, default=128)
     images: int = a.flag("The maximum number of images in a request.", _LIMITS, default=256)
     pixels: int = a.flag("The maximum number of pixels of an image.", _LIMITS, default=25_000_000)
     request_pixels: int = a.flag(
@@ -31,9 +29,7 @@ class LimitFlags:
     )
     memory_bytes: int = a.flag("The maximum memory of all requests in progress.", _LIMITS, default=2**30)
     queue_size: int = a.flag("The maximum number of requests that wait to be learnt.", _LIMITS, default=64)
-    rate: float | None = a.flag(
-        "The maximum number of requests per second from one client. By default unlimited.", _LIMITS
-    )
+    rate: float | None = a.flag("Requests per second from one client. By default unlimited.", _LIMITS)
     pending_images: int = a.flag("The maximum number of images that wait for a late label.", _LIMITS, default=10_000)
     pending_bytes: int = a.flag("The maximum memory for images that wait for a label.", _LIMITS, default=256 * 2**20)
     pending_seconds: float = a.flag("How long an image waits for its label.", _LIMITS, default=600.0)
@@ -47,22 +43,18 @@ def serve(
     port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.", rich_help_panel=_WHO)] = 8000,
     read_token_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A file with the read token. By default PROL_READ_TOKEN has the token.", rich_help_panel=_WHO
-        ),
+        typer.Option(help="A file with the read token. By default PROL_READ_TOKEN.", rich_help_panel=_WHO),
     ] = None,
     write_token_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A file with the write token. By default PROL_WRITE_TOKEN has the token.", rich_help_panel=_WHO
-        ),
+        typer.Option(help="A file with the write token. By default PROL_WRITE_TOKEN.", rich_help_panel=_WHO),
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="A name that `prol methods` lists. By default prol_plus.", rich_help_panel=_NEW)
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="The network, by default small; or where the weights of the saved learner are now."),
+        typer.Option(help="The network, by default small; or where the weights of a saved learner are."),
     ] = None,
     image_size: a.ImageSize = None,
     option: Annotated[

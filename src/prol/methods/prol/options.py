@@ -30,8 +30,8 @@ class PROLOptions(StepOptions, TaskOptions):
     """Every option of PROL; names follow the paper where it has them."""
 
     preset: Preset = "paper"
-    """Which configuration is the default: the method as described (paper), the published code with its faults (released),
-    or the text to the letter (literal)."""
+    """Which configuration is the default: the method as described (paper), the published code with its faults
+    (released), or the text to the letter (literal)."""
     coefficients: str = "imagenet_r"
     """Data set whose coefficients to take; ImageNet-R's for any that the paper does not have."""
     ablation: Ablation | None = None
@@ -96,7 +96,7 @@ class PROLOptions(StepOptions, TaskOptions):
     detach_factor: bool = False
     """Whether the gradient of the cross entropy to keys through the similarity factor is stopped."""
     train_rows: Literal["global", "local"] = "global"
-    """How scaler rows are counted in training: among all classes, or within the task as the released code does (local)."""
+    """How scaler rows are counted in training: among all classes, or within the task as in the released code (local)."""
 
     ort_raw: bool = False
     """Whether the orthogonality term takes keys as they are, instead of at length one."""

@@ -45,8 +45,8 @@ class DualPromptOptions(PromptOptions):
     init: Init = "wide"
     """How prefixes and keys are initialised: uniformly in (-1, 1) (wide), or in (0, 0.01) (small)."""
     test_selection: Selection = "per_sample"
-    """How the task's prefix is selected for predictions; with batch_vote all samples of a batch take the task that most of
-    them chose, as published, which reveals that task."""
+    """How the task's prefix is selected for predictions; with batch_vote all samples of a batch take the task that most
+    of them chose, as published, which reveals that task."""
 
 
 class DualPrompt(GradientLearner):

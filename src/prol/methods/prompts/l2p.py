@@ -37,8 +37,8 @@ class L2POptions(PromptOptions):
     prompt_position: Literal["class", "none"] = "class"
     """Whether prompt tokens get a copy of the class token's position."""
     train_selection: Selection = "per_sample"
-    """How prompts are selected in training; with batch_vote all samples of a batch take what most of them chose, as in the
-    published settings."""
+    """How prompts are selected in training; with batch_vote all samples of a batch take what most of them chose, as in
+    the published settings."""
     test_selection: Selection = "per_sample"
     """How prompts are selected for predictions; batch_vote reveals the task of a batch."""
 
