@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -40,6 +41,11 @@ class Part:
     def of_rows(cls, home: Tensor, rows: Tensor, fixed: bool = False) -> Part:
         """`rows` `[R]` of a table."""
         return cls(home, home[rows.clamp(min=0) if fixed else rows].detach().requires_grad_(), rows, fixed)
+
+
+def refuse_loss(steps: int, lr: float) -> NoReturn:
+    """For a loss that would turn every weight into NaN."""
+    raise ValueError(f"the loss is not finite at step {steps} of this task; nothing was learnt from it: lower lr={lr}")
 
 
 def part_gradients(loss: Tensor, parts: Mapping[str, Part]) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prol.backbones.acceleration import Captured, Function
 from prol.backbones.base import Staged
-from prol.engine.losses import complain_of_loss
+from prol.engine.adam import refuse_loss
 from prol.state import State
 
 MakeStaged = Callable[[], Staged]
@@ -133,7 +133,7 @@ class LossWatch:
         if not at_once:
             self._under_way.append((numbers, step))
         elif not math.isfinite(numbers["total"]):
-            complain_of_loss(step, self.lr)
+            refuse_loss(step, self.lr)
         else:
             self.last_good = numbers
 

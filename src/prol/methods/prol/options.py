@@ -96,7 +96,7 @@ class PROLOptions(StepOptions, TaskOptions):
     detach_factor: bool = False
     """Whether the gradient of the cross entropy to keys through the similarity factor is stopped."""
     train_rows: Literal["global", "local"] = "global"
-    """How scaler rows are counted in training: among all classes, or within the task as in the released code (local)."""
+    """How scaler rows are counted in training: among all classes, or within the task, as released (local)."""
 
     ort_raw: bool = False
     """Whether the orthogonality term takes keys as they are, instead of at length one."""
