@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import prol
 from methods.small_streams import pictures
 from prol.backbones import ViT
-from prol.calibration import FACTORS, GROWTH, Calibration, brier_score, observe, probabilities, relative_spread
+from prol.calibration import FACTORS, GROWTH, Calibration, Prior, brier_score, observe, probabilities, relative_spread
 from prol.state import State
 
 KINDS = [number % 3 for number in range(12)]
@@ -37,7 +37,7 @@ def test_the_temperature_is_that_of_least_brier_score(sharpness: float, prior: f
     units = None if prior is None else torch.full((5,), prior)
     calibration.learnt(4000, observe(scores, rows, torch.ones(4000, dtype=torch.bool), units, None))
     relative = relative_spread(scores, scores.std(1, correction=0).mean().item()).unsqueeze(1)
-    found = float((calibration.temperature(prior, scores) / relative)[0])
+    found = float((calibration.temperature(None if prior is None else Prior(prior), scores) / relative)[0])
     assert found == pytest.approx(sharpness, rel=0.1)
     direct = min((float(brier_score(scores / relative / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[1]
     assert found == pytest.approx(direct, rel=0.05)
@@ -45,8 +45,20 @@ def test_the_temperature_is_that_of_least_brier_score(sharpness: float, prior: f
 
 def test_without_predictions_the_prior_temperature_holds_and_nothing_is_certain() -> None:
     calibration, scores = Calibration(State()), 1000 * torch.tensor([[3.0, 1.0, -2.0]])
-    assert float(calibration.temperature(2.5, scores)) == pytest.approx(2.5)
+    assert float(calibration.temperature(Prior(2.5), scores)) == pytest.approx(2.5)
     assert 0.5 < float(probabilities(scores, calibration.temperature(None, scores)).max()) < 0.9
+
+
+def test_evidence_moves_the_temperature_from_the_expected_factor_to_what_it_shows() -> None:
+    calibration, scores = Calibration(State()), 1000 * torch.tensor([[3.0, 1.0, -2.0]])
+    assert calibration.usual_temperature(Prior(2.0, 1.5)) == pytest.approx(3.0)
+    found = [3.0]
+    for _ in range(3):
+        scores, rows = noisy_scores(100, 5, 1.0)
+        calibration.learnt(1, observe(scores, rows, torch.ones(100, dtype=torch.bool), torch.full((5,), 2.0), None))
+        found.append(calibration.usual_temperature(Prior(2.0, 1.5)) or 0.0)
+    assert sorted(found, reverse=True) == found
+    assert 0.9 < found[-1] < 1.5
 
 
 def test_classes_that_are_not_known_or_not_learnt_take_no_part() -> None:

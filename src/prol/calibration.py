@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ GROWTH = 1.35
 """A chunk is predicted before it is learnt when the images have become so many times as many, or by `SPACING`."""
 SPACING = 0.5
 """If m of n images were observed last, the next chunk is predicted after `SPACING` m √n more, if that is earlier."""
-PRIOR_DEVIATION = 0.4
+PRIOR_DEVIATION = 0.25
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
@@ -44,6 +45,16 @@ FURTHEST = 3.0
 """Deviations by which an observation may differ from what was expected; what differs more counts as this."""
 FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residual_squares")
 """Sums over images whose familiarity was observed, each with the weight of its time; `weight` is the sum of these."""
+
+
+class Prior(NamedTuple):
+    """A method's own temperature before predictions were compared with labels.
+
+    Losses are summed in units of `unit`; the temperature is expected at `factor` times that.
+    """
+
+    unit: float
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -143,26 +154,28 @@ class Calibration:
         """What removing a class, or unlearning images, leaves here."""
         return ["the calibration of probabilities was fitted on all that was seen"] if self.count else []
 
-    def temperature(self, prior: float | None, scores: Tensor) -> Tensor:
-        """What scores `[N, C]` are divided by, `[N, 1]`; the unit is the method's `prior`, or the spread of scores."""
+    def temperature(self, prior: Prior | None, scores: Tensor) -> Tensor:
+        """What scores `[N, C]` are divided by, `[N, 1]`, in units of the method's `prior` or of their spread."""
         usual, found = self.usual_spread(), self.usual_temperature(prior)
         if found is None:
             return spread_of(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
         unit = scores.new_full((scores.shape[0], 1), found, dtype=torch.float64)  # len() is fixed in a graph
         return unit if usual is None else unit * relative_spread(scores, usual).unsqueeze(1)
 
-    def usual_temperature(self, prior: float | None) -> float | None:
+    def usual_temperature(self, prior: Prior | None) -> float | None:
         """That of an image of the usual spread; None where each image's own spread is the unit."""
-        unit = self.usual_spread() if prior is None else prior
-        return None if unit is None else unit * self._factor(WIDE_DEVIATION if prior is None else PRIOR_DEVIATION)
+        if prior is not None:
+            return prior.unit * self._factor(PRIOR_DEVIATION, prior.factor)
+        usual = self.usual_spread()
+        return None if usual is None else usual * self._factor(WIDE_DEVIATION)
 
     def usual_spread(self) -> float | None:
         """The mean spread of scores among the classes, of images observed; None before any was."""
         return self.spread / self.count if self.count and self.spread else None
 
-    def _factor(self, deviation: float) -> float:
-        """The factor with the least loss and distance from 1."""
-        logs = [math.log(factor) for factor in FACTORS]
+    def _factor(self, deviation: float, expected: float = 1.0) -> float:
+        """The factor with the least loss and distance from what is expected."""
+        logs = [math.log(factor / expected) for factor in FACTORS]
         return least([loss + (log / deviation) ** 2 / 2 for loss, log in zip(self.losses, logs, strict=True)])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones.base import Augment, Backbone, InputRange, Pixels
-from prol.calibration import Observation, observe, probabilities
+from prol.calibration import Observation, Prior, observe, probabilities
 from prol.classes import Label
 from prol.model import Model
 from prol.options import CropShare, Options
@@ -264,12 +264,12 @@ class Predictor(Model):
         """
         return None
 
-    def prior_temperature(self) -> float | None:
+    def prior_temperature(self) -> Prior | None:
         """The same for an image of which the class is not known: the mean over classes that were learnt."""
         found = self.prior_temperatures()
         if found is None:
             return None
-        return float(found[found > 0].mean()) if bool(found.any()) else 1.0
+        return Prior(float(found[found > 0].mean()) if bool(found.any()) else 1.0)
 
     def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
         """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""

@@ -65,7 +65,8 @@ def test_familiarity_is_that_of_the_formula(count: int, seed: int, k: float) -> 
     x, rows = features(count, seed)
     probes, _ = features(9, seed + 1)
     sums, levels = totals(x, rows), levels_of(x)
-    found = Familiarity.of(Gaussian.of(sums, levels, k), sums, levels, k).of_features(torch.from_numpy(probes))
+    familiarity = Familiarity.of(Gaussian.of(sums, levels, k), sums.classes, lambda: sums, levels, k)
+    found = familiarity.of_features(torch.from_numpy(probes))
     expected = torch.from_numpy(dense_familiarity(x, rows, probes, LEVELS, k))
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=2e-3)
 
@@ -81,7 +82,7 @@ def test_familiarity_is_the_same_with_many_classes_to_features(
     gaussian, found = Gaussian.of(totals(x, rows, 3), levels, 300.0), []
     for limit in (1, 100):
         monkeypatch.setattr(gaussian_module, "MANY_CLASSES", limit)
-        overall = Overall.of(gaussian, sums, levels, 300.0)
+        overall = Overall.of(gaussian, sums.classes, lambda: sums, levels, 300.0)
         assert (overall.between is None) == (limit == 100)
         found.append(overall.squares(torch.from_numpy(probes)))
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
@@ -147,7 +148,12 @@ def test_samples_that_are_all_the_same_have_finite_scores(value: float, rows: li
     found = gaussian.head().scores(torch.from_numpy(x))[:, : max(rows) + 1]
     assert found.isfinite().all()
     torch.testing.assert_close(found, torch.zeros_like(found), rtol=0, atol=1e-2)
-    assert Familiarity.of(gaussian, sums, levels, 300.0).of_features(torch.from_numpy(x)).isfinite().all()
+    assert (
+        Familiarity.of(gaussian, sums.classes, lambda: sums, levels, 300.0)
+        .of_features(torch.from_numpy(x))
+        .isfinite()
+        .all()
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

@@ -16,8 +16,6 @@ from prol.state import State
 class LastSolved:
     """A head of the classes seen by then: `weight` `[S, M]`, `bias` `[S]`, and the `rows` `[S]` of these classes.
 
-    Besides the `correction` of its prior temperature.
-
     It is saved, so that a resumed learner observes the same. Whatever else changes the classes or sums than learning
     drops it, until the next one is solved.
     """
@@ -30,16 +28,11 @@ class LastSolved:
         state.on_combine(self._combined)
         state.on_merge(take=self._merged)
 
-    def replace(self, head: SolvedHead, correction: float) -> None:
+    def replace(self, head: SolvedHead) -> None:
         assert head.bias is not None
         self._state.overwrites("solved")
         rows = head.seen.nonzero().flatten()
-        factor = torch.tensor([correction], dtype=torch.float64)
-        self._tensors = {"weight": head.weight[rows], "bias": head.bias[rows], "rows": rows, "correction": factor}
-
-    @property
-    def correction(self) -> float:
-        return float(self._tensors.get("correction", torch.ones(1)))
+        self._tensors = {"weight": head.weight[rows], "bias": head.bias[rows], "rows": rows}
 
     def clear(self) -> None:
         self._state.overwrites("solved")
@@ -76,5 +69,5 @@ class LastSolved:
         return tensors
 
     def _drop(self, tensors: dict[str, Tensor]) -> None:
-        for name in ("weight", "bias", "rows", "correction"):
+        for name in ("weight", "bias", "rows"):
             tensors.pop(f"{self._state.prefix}solved/{name}", None)

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, require_tapped
-from prol.calibration import Observation, observe
+from prol.calibration import Observation, Prior, observe
 from prol.classes import Label
 from prol.learner import Learner, TaskClock
-from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable
+from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, Totals, require_usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
@@ -194,13 +194,13 @@ class PROLPlus(Learner):
         self._glance(embedded, rows)
         self.moments.add(embedded, rows)
         self.seen += len(rows)
-        self._learnt = (embedded, rows) if self.calibration.due else None
+        self._learnt = (embedded, rows) if self.calibration.due and not cosine_weight(self.seen) else None
         return embedded
 
     # Predicting as if a chunk were not learnt
 
     def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
-        return super().foresee(pixels, names) if cosine_weight(self.seen) else None
+        return super().foresee(pixels, names) if cosine_weight(self.seen + len(names)) else None
 
     def hindsight(self) -> Observation | None:
         """Of a due chunk, what each image is predicted without itself: so new classes take part in calibration, too.
@@ -209,7 +209,7 @@ class PROLPlus(Learner):
         """
         learnt, self._learnt = self._learnt, None
         counts = self.moments.counts.rows
-        if learnt is None or cosine_weight(self.seen):
+        if learnt is None:
             return self._glanced
         features, rows = learnt
         fair = counts[rows] > 1
@@ -219,11 +219,11 @@ class PROLPlus(Learner):
         try:
             found = self._familiarity()
             assert found is not None
-            scores, familiarity = left_out(found, self.moments.totals(), features, rows)
+            scores, familiarity = left_out(found, self.moments.class_totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
-        self.solved.replace(self.latest(self._head), self.latest(self._correction))
-        units = prior_temperatures(counts.where(counts < 2, counts - 1)) * self.solved.correction
+        self.solved.replace(self.latest(self._head))
+        units = prior_temperatures(counts.where(counts < 2, counts - 1))
         return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread())
 
     def _glance(self, embedded: Tensor, rows: Tensor) -> None:
@@ -233,7 +233,7 @@ class PROLPlus(Learner):
             scores = self.solved.scores(embedded, len(self.classes))
             usual = self.calibration.usual_spread()
             if scores is not None:
-                units = prior_temperatures(self.moments.counts.rows) * self.solved.correction
+                units = prior_temperatures(self.moments.counts.rows)
                 self._glanced = observe(scores, rows, rows >= 0, units, None, usual)
 
     def _correct_drift(self, embedded: Tensor, after: Tensor) -> None:
@@ -261,7 +261,12 @@ class PROLPlus(Learner):
         return self.latest(self._classifier).scores(features, encoded[:, self.widths.own])
 
     def prior_temperatures(self) -> Tensor:
-        return prior_temperatures(self.moments.counts.rows) * self.latest(self._correction)
+        return prior_temperatures(self.moments.counts.rows)
+
+    def prior_temperature(self) -> Prior:
+        found = super().prior_temperature()
+        assert found is not None
+        return Prior(found.unit, self.latest(self._correction))
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         familiarity = self.latest(self._familiarity)
@@ -270,12 +275,16 @@ class PROLPlus(Learner):
         return familiarity.of_features(self._embed(self.scale.apply(encoded)))
 
     def _gaussian(self) -> Gaussian:
-        return Gaussian.of(self.moments.totals(), self.levels, self.options.prior_samples)
+        return Gaussian.of(self._totals(), self.levels, self.options.prior_samples)
+
+    def _totals(self) -> Totals:
+        counts = self.moments.counts.rows
+        return self.moments.totals(working_dtype(float(counts.sum() - counts.count_nonzero())))
 
     def _correction(self) -> float:
         counts = self.moments.counts.rows
         enough = bool(counts.any()) and not cosine_weight(float(counts.sum()))
-        return correction(self.latest(self._gaussian), self.moments.totals()) if enough else 1.0
+        return correction(self.latest(self._gaussian), self.moments.class_totals()) if enough else 1.0
 
     def _head(self) -> SolvedHead:
         counts = self.moments.counts.rows
@@ -292,8 +301,8 @@ class PROLPlus(Learner):
     def _familiarity(self) -> Familiarity | None:
         if not bool(self.moments.counts.rows.any()):
             return None
-        gaussian, totals = self.latest(self._gaussian), self.moments.totals()
-        return Familiarity.of(gaussian, totals, self.levels, self.options.prior_samples)
+        gaussian, sums = self.latest(self._gaussian), self.moments.class_totals()
+        return Familiarity.of(gaussian, sums, self._totals, self.levels, self.options.prior_samples)
 
     # Removing, merging, counting
 
