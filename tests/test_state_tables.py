@@ -44,7 +44,7 @@ def test_buffers_double_so_that_few_appends_move_them_and_each_move_is_counted()
 
 @pytest.mark.parametrize("way", ["at once", "one by one"])
 def test_the_room_of_a_buffer_depends_on_the_rows_alone(way: str) -> None:
-    grown = table(1, room=3)
+    grown = table(1, capacity=3)
     for rows in torch.ones(7, 1).split(7) if way == "at once" else torch.ones(7, 1).split(1):
         grown.append(rows)
     assert len(grown.buffer) == 12

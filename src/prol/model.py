@@ -219,7 +219,7 @@ class Model:
         self.row_of[name] = row
 
     def remove_class(self, name: Label) -> Removal:
-        """Erases what is stored of a class alone; it may be learnt anew. The other classes keep their order."""
+        """Erases what is stored of a class alone; it can be learnt again. The other classes keep their order."""
         row = self.known_row(name)
         contents = self._changeable(row)
         tensors, meta = self.state()

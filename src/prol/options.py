@@ -19,7 +19,7 @@ T = TypeVar("T")
 LARGEST_WHOLE = 2**31 - 1
 """No count of steps, features or samples is larger: files from elsewhere may hold any number."""
 LARGEST_MB = 1e6
-"""Of options in megabytes, whose names end in `_mb`."""
+"""Upper limit of options in megabytes, whose names end in `_mb`."""
 
 
 @dataclasses.dataclass(frozen=True)

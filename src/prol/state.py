@@ -63,7 +63,7 @@ class State:
         dtype: torch.dtype = torch.float32,
         combine: Combine | None = "sum",
         initial: Callable[[int], Tensor] | None = None,
-        room: int = 0,
+        capacity: int = 0,
         grows: Callable[[], bool] | bool = True,
         counts: bool = False,
         stored: bool = True,
@@ -75,12 +75,12 @@ class State:
 
         `combine` says what the row of two merged classes is, None where rows are not classes'; statistics that combine
         as sums add up when learners are merged. `initial` returns so many fresh rows, zeros by default. The buffer has
-        `room` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
+        `capacity` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
         images of each class, for `Learner.class_counts`. An update `writes` to rows of its chunk's classes alone, or to
         none where it only appends: an undo record is then smaller. With `widens` the first axis of a row grows, too.
         """
         dims = (shape,) if isinstance(shape, int) else shape
-        table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
+        table = Table(dims, device or self.device, dtype, capacity, None if initial is None else weakly(initial))
         merge: Merge = "sum" if kind == "statistic" and combine == "sum" else "keep"
         self._declare(
             Entry(

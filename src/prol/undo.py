@@ -135,20 +135,21 @@ class UndoRecord:
         return [(entry, entry.read()) for entry in entries if entry.saved and entry.writes == "all"]
 
     def _size(self, overwritten: list[tuple[Entry, Mapping[str, Tensor]]], rows: Sequence[int]) -> int:
-        whole = sum(_room(entry, t) * t.element_size() for entry, tensors in overwritten for t in tensors.values())
+        whole = sum(_capacity(entry, t) * t.element_size() for entry, tensors in overwritten for t in tensors.values())
         tables = [entry.table for entry in self._registry.entries.values() if entry.writes == "chunk" and entry.table]
         return whole + sum(len(set(rows)) * Amount.of(table.buffer[:1]).bytes for table in tables)
 
     def _copy(self, entry: Entry, inner: str, tensor: Tensor) -> Tensor:
-        """A copy in a buffer that has as much room as the table, so that it grows as seldom."""
-        name, room = join(entry.name, inner), _room(entry, tensor)
+        """A copy in a buffer that has as much capacity as the table, so that it grows as seldom."""
+        name, capacity = join(entry.name, inner), _capacity(entry, tensor)
         buffer = self._buffers.get(name)
-        if buffer is None or buffer.numel() < room or buffer.dtype != tensor.dtype or buffer.device != tensor.device:
-            buffer = self._buffers[name] = torch.empty(room, dtype=tensor.dtype, device=tensor.device)
+        kind = tensor.dtype, tensor.device
+        if buffer is None or buffer.numel() < capacity or (buffer.dtype, buffer.device) != kind:
+            buffer = self._buffers[name] = torch.empty(capacity, dtype=tensor.dtype, device=tensor.device)
         return buffer[: tensor.numel()].view(tensor.shape).copy_(tensor.detach())
 
 
-def _room(entry: Entry, tensor: Tensor) -> int:
+def _capacity(entry: Entry, tensor: Tensor) -> int:
     return tensor.numel() if entry.table is None else entry.table.buffer.numel()
 
 

@@ -29,7 +29,7 @@ class BuiltIn:
     sha256: str
     pixels: int
     licence: str
-    """As model hubs write it."""
+    """Its identifier on model hubs."""
     copy: Path | None = None
     """A file to read instead of the package's own."""
 

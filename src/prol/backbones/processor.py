@@ -60,7 +60,7 @@ def hardware_name(device: torch.device) -> str:
 
 
 def processor_name() -> str:
-    """As the system calls it."""
+    """The name that the system has for it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -65,7 +65,7 @@ def reproduce(
     """Run the paper's tables and figures again, and compare them with what it prints.
 
     Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted reproduction. Timed
-    runs are alone on this machine, whatever the executor, and start anew if they were interrupted.
+    runs are alone on this machine, whatever the executor, and start again if they were interrupted.
     """
     from prol.backbones import pick_device
     from prol.paper.items import ITEMS, pick

@@ -92,7 +92,7 @@ class FastStep:
         return torch.cuda.stream(self._stream)
 
     def flush(self) -> None:
-        """To be called before anything is read from the learner: waits for running steps and raises their errors."""
+        """Waits for running steps and raises their errors; to be called before anything is read from the learner."""
         self._looking(self._watch.flush)
 
     def _looking(self, look: Callable[[], None]) -> None:

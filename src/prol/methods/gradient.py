@@ -138,7 +138,7 @@ def tokens_and_query(network: Transformer, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def staged_twice(learner: GradientLearner, make: MakeStaged, pixels: Pixels) -> Staged:
-    """For training and, where that is something else, for evaluation, of which statistics are taken."""
+    """Inputs for training and, where they differ, for evaluation, of which statistics are taken."""
     staged = make()
     if learner.options.augment == "none":
         return staged

@@ -203,7 +203,7 @@ ITEMS = {
     for item in (
         Item("main", "final and cumulative accuracy and forgetting of every method", _main),
         Item("history", "accuracy and forgetting after each task, as figures", _main),
-        Item("non-ptm", "methods that learn a ResNet-18 from nothing and keep images, beside PROL", _without_ptm),
+        Item("non-ptm", "methods that train a ResNet-18 from scratch and store images, and PROL", _without_ptm),
         Item("throughput", "parameters, images a second, training and inference time", _throughput),
         Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", LENGTHS)),
         Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", LAYERS)),

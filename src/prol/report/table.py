@@ -123,7 +123,7 @@ class Table:
         return [[cell.text for cell in row] for row in self.rows]
 
     def rich(self, dense: bool = False) -> RichTable:
-        """For a terminal; a dense one folds what is too wide."""
+        """A table for a terminal; a dense one folds what is too wide."""
         from rich.box import SIMPLE
         from rich.table import Table as RichTable
 

@@ -66,7 +66,7 @@ class MOSOptions(AdapterOptions):
     weight_decay: NotNegative = 5e-4
     """Weight decay of the adapter; the head has none, or rows of classes without samples would shrink."""
     rounds: Repeats = 4
-    """Maximum number of times a prediction may select the adapter anew."""
+    """Maximum number of times a prediction may select the adapter again."""
     alignment: bool = True
     """Whether the head is trained again on features drawn from the class Gaussians when a task ends."""
     align_when: Literal["asked", "task_end"] = "asked"

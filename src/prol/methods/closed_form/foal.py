@@ -49,7 +49,7 @@ class FOAL(Learner):
     """Stores R = (G + λI)⁻¹ and the weights: after every chunk they are the ridge solution of the stream.
 
     An update costs M² operations per sample and never solves anything of size M; RanPAC's G would have to be solved
-    anew.
+    again.
     """
 
     name: ClassVar[str] = "foal"

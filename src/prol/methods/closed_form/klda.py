@@ -89,7 +89,7 @@ class KLDA(SolvedLearner):
         return [nearest_mean(moments.totals(), self.options.ridge) for moments in self.moments]
 
     def familiar(self) -> Totals:
-        """Of the first of the random features: one is as good as another."""
+        """Moments of the first random features: one is as good as another."""
         return self.moments[0].part(0, min(WIDEST, self.options.features))
 
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002

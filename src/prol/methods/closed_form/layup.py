@@ -38,7 +38,7 @@ class LayUPOptions(InputOptions):
     blocks: Count = 6
     """How many of the last blocks are read, or stages of networks without blocks; all where there are fewer."""
     ridge: Positive | Literal["auto"] = "auto"
-    """Ridge strength; by default a tenth of the one with the least error by generalised cross-validation, chosen anew
+    """Ridge strength; by default a tenth of the one with the least error by generalised cross-validation, chosen again
     whenever the classifier is solved."""
     accumulate: Literal["float64", "float32"] = "float64"
     """Number type of the statistics; float32 halves their size, and loses the small ridge strengths to rounding."""
@@ -96,7 +96,7 @@ class LayUP(SolvedLearner):
         return SolvedHead(ridge(totals, strength), None, totals.counts > 0)
 
     def familiar(self) -> Totals:
-        """Of the last block alone."""
+        """Moments of the last block alone."""
         return self.moments.part(self.moments.width - self.last_width, self.moments.width)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:

@@ -85,7 +85,7 @@ class RanDumb(SolvedLearner):
         return fourier_features(encoded, self.layer["weight"], self.layer["phase"], gamma)
 
     def familiar(self) -> Totals | None:
-        """Of the first of the random features: one is as good as another."""
+        """Moments of the first random features: one is as good as another."""
         return self.recollection.leading_totals(self.clock.number, self.embed, WIDEST)
 
     def solve(self) -> SolvedHead:

@@ -119,7 +119,7 @@ class RanPAC(SolvedLearner):
         return relu_features(encoded, self.layer["weight"]) if self.layer.tensors else encoded
 
     def familiar(self) -> Totals | None:
-        """Of the first of the random features: one is as good as another."""
+        """Moments of the first random features: one is as good as another."""
         return self.recollection.leading_totals(self.clock.number, self.embed, WIDEST)
 
     def solve(self) -> SolvedHead:

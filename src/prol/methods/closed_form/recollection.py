@@ -216,7 +216,7 @@ class Recollection:
         return self.moments.counts() if self.moments is not None and self.memory == "statistics" else None
 
     def merge(self) -> None:
-        """From now on nothing is held out."""
+        """Holds nothing out any more."""
         self.twin = False
         if self.moments is not None:
             self.moments.merge()

@@ -36,8 +36,8 @@ class PROLPlusOptions(Options):
     adapt_steps: Whole = 400
     """Chunks in which the normalisation layers are tuned, at most, and only until the first boundary; 0 for none."""
     adapt_lr: Positive = 0.002
-    """Largest learning rate of the tuning, to which it rises over a quarter of `adapt_steps` before it falls to zero by a
-    cosine."""
+    """Largest learning rate of the tuning, to which it rises over a quarter of `adapt_steps` before it falls to zero by
+    a cosine."""
     drift_correction: bool = True
     """Whether statistics are moved along with the network while that is tuned."""
     input_range: InputRange = "backbone"

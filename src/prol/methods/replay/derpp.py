@@ -29,7 +29,7 @@ class DERPPOptions(ReplayOptions):
 
 
 class StoredLogits:
-    """Payload of a memory: logits `[capacity + 1, room]`, and how many classes were known when they were stored.
+    """Payload of a memory: logits `[capacity + 1, capacity]`, and how many classes were known when they were stored.
 
     Only columns of classes that are there are saved, and nothing while there are none.
     """
@@ -46,14 +46,14 @@ class StoredLogits:
         state.on_combine(self._combine_classes)
 
     def _fit(self) -> None:
-        """Room for logits of all classes."""
-        before, room = self._payload["logits"], 1
-        while room < self._state.classes:  # by doubling, so that it depends on the number of classes alone
-            room *= 2
+        """Capacity for logits of all classes."""
+        before, capacity = self._payload["logits"], 1
+        while capacity < self._state.classes:  # by doubling, so that it depends on the number of classes alone
+            capacity *= 2
         if not self._state.classes:
             self._payload["logits"] = before[:, :0]
         elif self._state.classes > before.shape[1]:
-            self._payload["logits"] = F.pad(before, (0, room - before.shape[1]))
+            self._payload["logits"] = F.pad(before, (0, capacity - before.shape[1]))
 
     def _read_logits(self) -> dict[str, Tensor]:
         classes = self._state.classes

@@ -44,7 +44,7 @@ def shown(value: Any) -> str:
 
 
 def canonical(value: Any) -> str:
-    """The same text for the same value."""
+    """A text that is the same for equal values."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
@@ -111,7 +111,7 @@ def unique(name: str, taken: Collection[str], form: str = "{} ({})") -> str:
 
 
 def _spelt(group: Sequence[RunFiles]) -> str | None:
-    """As on the command line, where that is recorded or a folder is called METHOD[-OPTION=VALUE,...]-seedN."""
+    """A method as on the command line, where that is recorded or a folder is called METHOD[-OPTION=VALUE,...]-seedN."""
     for run in group:
         if run.name_as_given is not None:
             return run.name_as_given
@@ -257,7 +257,7 @@ def _plain_title(config: Content) -> str:
 
 
 def _unusual(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each of some settings, those values that most of them do not have."""
+    """For each of the settings, those values that most of them do not have."""
     names = sorted({name for one in settings for name in one})
     usual = {name: Counter(canonical(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
     texts = []
