@@ -12,8 +12,8 @@ from prol.tables import Amount, Table
 some = settings(max_examples=40, deadline=None, derandomize=True)
 
 
-def table(*shape: int, room: int = 0) -> Table:
-    return Table(shape, torch.device("cpu"), torch.float64, room)
+def table(*shape: int, capacity: int = 0) -> Table:
+    return Table(shape, torch.device("cpu"), torch.float64, capacity)
 
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=12))
