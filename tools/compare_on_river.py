@@ -1,4 +1,4 @@
-"""Streaming LDA beside river's own classifiers on two data sets that come with river: first asked, then told.
+"""Streaming LDA beside river's own classifiers on two data sets that come with river: each image is predicted before it is learnt.
 
 python tools/compare_on_river.py --out results/river/accuracy.json
 """

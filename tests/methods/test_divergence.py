@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-import torch
 
 from methods.every_method import METHODS, make
 from methods.small_streams import pictures, same_state
 from prol import registry
 from prol.methods.gradient import GradientLearner
 
-TRAINED = [name for name in METHODS if issubclass(registry.method(name), GradientLearner) and name != "prol"]
-"""PROL clamps scalers in every step, so that such values would not stay; its own tests diverge by a large rate."""
+TRAINED = [name for name in METHODS if issubclass(registry.method(name), GradientLearner)]
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,10 @@ TRAINED = [name for name in METHODS if issubclass(registry.method(name), Gradien
 def test_a_loss_that_is_not_finite_is_refused_and_changes_nothing(method: str, labels: list[int], steps: int) -> None:
     learner = make(method)
     learner.learn(pictures([0, 1]), [0, 1])
-    with torch.no_grad():
-        for tensor in learner.trained_tensors():
-            tensor.fill_(torch.finfo(tensor.dtype).max)
     if learner.clock is not None:
         learner.clock.steps += steps
+    learner.preprocessing = replace(learner.preprocessing, std=(0.0, 0.0, 0.0))
     twin = learner.clone()
-    with pytest.raises(ValueError, match=r"not finite.*lr"):
+    with pytest.raises(ValueError, match="not finite"):
         learner.learn(pictures(labels, 1), labels)
     assert same_state(learner, twin)
