@@ -50,9 +50,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--chunks", type=int, default=30, help="of a turn")
     parser.add_argument("--turns", type=int, default=3, help="of each kind, in alternation")
     parser.add_argument("--begin", type=int, default=20, help="chunks learnt before anything is measured")
-    parser.add_argument(
-        "--updates", "--lessons", type=int, default=10, help="chunks after which predictions are requested"
-    )
+    parser.add_argument("--updates", "--lessons", type=int, default=10, help="chunks that are followed by predictions")
     parser.add_argument("--threads", type=int, default=1, help="of the server and of the loop")
     parser.add_argument("--flags", default="", help="more flags for `prol serve`")
     parser.add_argument("--out", type=Path, help="JSON file to write")

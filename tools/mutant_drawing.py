@@ -303,10 +303,7 @@ def draw(mutants: list[Mutant], wanted: int, seed: int, stored: tuple[str, ...] 
     lines = {package: len({(one.file, one.line) for one in those}) for package, those in packages.items()}
     rest, total = max(0, wanted - least * len(packages)), sum(lines.values())
     quotas = {package: least + -(-rest * lines[package] // total) for package in packages}
-    turns = [
-        _draw_package(those, quotas[package], f"{seed} {package}", stored)
-        for package, those in sorted(packages.items())
-    ]
+    turns = [_draw_package(those, quotas[name], f"{seed} {name}", stored) for name, those in sorted(packages.items())]
     return [mutant for turn in zip_longest(*turns) for mutant in turn if mutant is not None]
 
 
