@@ -6,8 +6,8 @@
 
 A mutant is one edit at one place of the syntax tree. Each package (a folder of src/prol, or the modules at its top)
 gets at least five mutants, the others are drawn in proportion to the lines that can be mutated; packages take turns.
-Not mutated: docstrings, f-strings, annotations, `__all__`, assertions, TYPE_CHECKING blocks, arguments of exceptions and
-warnings, logging, decorators, arguments in HINTS, and code that needs a GPU: branches on `is_cuda`, `== "cuda"` or
+Not mutated: docstrings, f-strings, annotations, `__all__`, assertions, TYPE_CHECKING blocks, arguments of exceptions
+and warnings, logging, decorators, arguments in HINTS, and code that needs a GPU: branches on `is_cuda`, `== "cuda"` or
 `torch.cuda`, what follows a guard that returns on the CPU, functions that use a CUDA stream or event unconditionally,
 and GPU_ONLY.
 

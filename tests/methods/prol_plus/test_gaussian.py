@@ -17,7 +17,6 @@ from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import lda
 from prol.methods.prol_plus import gaussian as gaussian_module
 from prol.methods.prol_plus.gaussian import (
-    DOUBLE,
     Blend,
     Familiarity,
     Gaussian,
@@ -88,12 +87,13 @@ def test_familiarity_is_the_same_with_many_classes_to_features(
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
 
 
-def test_from_so_many_samples_on_float64_gives_the_same() -> None:
+def test_from_so_many_samples_on_float64_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian_module, "DOUBLE", 5000)
     probes, _ = features(9, 1)
-    for count in (DOUBLE + 2, DOUBLE + 3):
+    for count in (5002, 5003):
         x, rows = features(count, 0)
         gaussian = Gaussian.of(totals(x, rows), levels_of(x), 300.0)
-        assert gaussian.metric.lower.dtype == (torch.float64 if count == DOUBLE + 3 else torch.float32)
+        assert gaussian.metric.lower.dtype == (torch.float64 if count == 5003 else torch.float32)
         expected = torch.from_numpy(dense_scores(x, rows, probes, LEVELS, 300.0))
         torch.testing.assert_close(scores(x, rows, probes), expected, rtol=1e-3, atol=1e-3)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,7 @@ LEAST_MARGIN = 1e-6
 """Least margin of the cosine among class means: below it, they have the same direction."""
 LEAST_SQUARE = 1e-6
 """Least squared length of a mean: below it, classes are the same."""
-DOUBLE = 5000
+DOUBLE = 50_000
 """Samples from which matrices are factored in float64: their largest eigenvalue grows with the samples."""
 HANDFUL = 20.0
 """Samples at which the cosine to class means counts as much as the Gaussian, from ten times as many on nothing."""
@@ -102,6 +102,8 @@ class Gaussian:
     solved: Tensor
     lengths: Tensor
     seen: Tensor
+    samples: float
+    """Samples from which the covariance is estimated."""
 
     @classmethod
     def of(cls, totals: Totals, levels: Tensor, samples: float) -> Gaussian:
@@ -114,10 +116,26 @@ class Gaussian:
         scatter = torch.addmm(totals.gram, roots.T, roots, beta=1 + share, alpha=-1)
         scatter.addr_(mean.to(scatter), mean.to(scatter), alpha=-overall)
         metric = Metric.of(totals, scatter, levels, freedom, samples, overall)
-        centre = means[seen].mean(0).to(metric.lower)
-        apart = (means.to(centre) - centre) * seen.unsqueeze(1)
+        means = means.to(metric.lower)
+        centre = means[seen].mean(0)
+        apart = (means - centre) * seen.unsqueeze(1)
         solved = metric.solve(apart)
-        return cls(metric, centre, solved, (solved * apart).sum(1).clamp(min=LEAST_SQUARE), seen)
+        return cls(metric, centre, solved, squared_lengths(solved, apart), seen, float(count))
+
+    def with_means(self, before: ClassTotals, now: ClassTotals) -> Gaussian:
+        """The same covariance with the class means of other sums, solved for classes whose mean has moved.
+
+        `before` are the sums of this one, whose classes are the first of those of `now`.
+        """
+        seen, means, added = now.counts > 0, class_means(*now).to(self.centre), len(now.counts) - len(before.counts)
+        known = class_means(*before).to(self.centre).where((before.counts > 0).unsqueeze(1), self.centre)
+        moved = (means - torch.cat([known, self.centre.expand(added, -1)])) * seen.unsqueeze(1)
+        rows = moved.any(1).nonzero().flatten()
+        centre = means[seen].mean(0)
+        solved = torch.cat([self.solved, self.solved.new_zeros(added, len(centre))])
+        solved[rows] += self.metric.solve(moved[rows])
+        solved = (solved - self.metric.solve((centre - self.centre).unsqueeze(0))) * seen.unsqueeze(1)
+        return replace(self, centre=centre, solved=solved, lengths=squared_lengths(solved, means - centre), seen=seen)
 
     def head(self) -> SolvedHead:
         weight = self.solved * self.lengths.rsqrt().unsqueeze(1)
@@ -187,7 +205,7 @@ class Overall:
         """`moments` are computed where the covariance is factored."""
         count, seen, within = sums.counts.sum(), gaussian.seen, gaussian.metric
         mean, classes = sums.sums.sum(0) / count, int(seen.sum())
-        if classes > len(mean) // MANY_CLASSES:
+        if many_classes(classes, len(mean)):
             totals = moments()
             freedom = float(count - classes)  # as for Σ: where no sample was, both metrics are the same
             more = overall_samples(freedom)
@@ -246,6 +264,16 @@ class Familiarity:
         squares, width = squares.clamp(min=LEAST_SQUARE), self.solved.shape[1]
         angle = scores.amax(1, keepdim=True) * squares.rsqrt()
         return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - squares - nearest) / (squares * width).sqrt()
+
+
+def many_classes(classes: int, width: int) -> bool:
+    """Whether the covariance of all samples is factored itself."""
+    return classes > width // MANY_CLASSES
+
+
+def squared_lengths(solved: Tensor, apart: Tensor) -> Tensor:
+    """mᵀΣ⁻¹m `[C]` from Σ⁻¹m and m `[C, M]`."""
+    return (solved * apart).sum(1).clamp(min=LEAST_SQUARE)
 
 
 def working_dtype(freedom: float) -> torch.dtype:

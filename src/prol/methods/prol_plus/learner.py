@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from prol.methods.closed_form.random_features import RandomLayer, cosine_feature
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, working_dtype
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight, many_classes, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
@@ -30,6 +30,8 @@ from prol.state import State
 
 GLANCE = 4
 """Of so many chunks one is predicted by the classifier that was solved last."""
+MOST_AHEAD = 1.5
+"""Images, in times of those that a covariance was estimated from, up to which it may be taken over."""
 MOST_GONE = 0.1
 """Share of all images whose classes may be gone while the network is tuned."""
 
@@ -273,6 +275,19 @@ class PROLPlus(Learner):
         if self.scale is None or familiarity is None:
             return None
         return familiarity.of_features(self._embed(self.scale.apply(encoded)))
+
+    def follow(self, earlier: Self) -> bool:
+        """The covariance stays that of an earlier state, of at least two thirds of the images; class means do not."""
+        before, now = earlier.moments.class_totals(), self.moments.class_totals()
+        count, known = float(now.counts.sum()), len(before.counts)
+        if not bool(before.counts.any()) or earlier.classes != self.classes[:known]:
+            return False
+        gaussian = earlier.latest(earlier._gaussian)
+        if count > MOST_AHEAD * gaussian.samples or many_classes(len(now.counts), self.widths.all):
+            return False
+        self._latest["_gaussian"] = gaussian.with_means(before, now)
+        self._latest["_correction"] = earlier.latest(earlier._correction)
+        return True
 
     def _gaussian(self) -> Gaussian:
         return Gaussian.of(self._totals(), self.levels, self.options.prior_samples)
