@@ -75,7 +75,7 @@ def test_predictions_are_found_under_their_former_name() -> None:
     with pytest.warns(DeprecationWarning, match=r"prol\.answers is deprecated: import from prol\.ranking or"):
         former = import_module("prol.answers")
     assert former.ranked is ranking.ranked
-    assert former.Answer is ranking.Prediction
+    assert former.Answer is ranking.RankedLabel
     assert former.Classification is prediction.Classification
 
 

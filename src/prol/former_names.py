@@ -39,7 +39,7 @@ _INSIDE = {
 }
 """The modules that were inside each, and what they are now."""
 
-_RENAMED = {"Answer": "Prediction", "Cut": "TrainTestSplit", "cut_content": "split_content"}
+_RENAMED = {"Answer": "RankedLabel", "Cut": "TrainTestSplit", "cut_content": "split_content"}
 
 
 class FormerModules(MetaPathFinder, Loader):

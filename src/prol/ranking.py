@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class RankedLabel:
     """A class, its raw score, and its probability among all classes."""
 
     label: Label
@@ -23,7 +23,7 @@ class Prediction:
 
 def ranked(
     scores: Tensor, classes: Sequence[Label], top: int = 1, probabilities: Tensor | None = None
-) -> list[list[Prediction]]:
+) -> list[list[RankedLabel]]:
     """The `top` predictions for each row of scores `[N, C]`, best first; of equal ones, the class seen earlier.
 
     `probabilities` `[N, C]` are calibrated ones; the softmax of scores without them.
@@ -44,6 +44,6 @@ def ranked(
     rows = scores.argsort(dim=1, descending=True, stable=True)[:, :top].tolist()
     values = scores.tolist()
     return [
-        [Prediction(classes[row], likely[row], value[row]) for row in best if value[row] != float("-inf")]
+        [RankedLabel(classes[row], likely[row], value[row]) for row in best if value[row] != float("-inf")]
         for best, likely, value in zip(rows, probable, values, strict=True)
     ]

@@ -19,7 +19,7 @@ from prol.paper.item_files import (
     write_tables,
 )
 from prol.paper.items import Item, Want
-from prol.paper.scale import Scale
+from prol.paper.scale import PaperScale
 from prol.runs.display import Silent
 from prol.runs.executors import Executor, Say, Serial, Summary, run_all
 from prol.runs.folder import RunFolder
@@ -28,7 +28,7 @@ from prol.runs.plan import Plan
 
 def reproduce(
     items: Sequence[Item],
-    scale: Scale,
+    scale: PaperScale,
     out: str | Path,
     executor: Executor | None = None,
     alone: Executor | None = None,

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from prol.report.table import Spread, Table, csv_text
 
-State = Literal["finished", "unfinished", "not begun", "failed"]
+RunState = Literal["finished", "unfinished", "not begun", "failed"]
 MEASURES = ("faa", "caa", "forgetting", "images_per_second")
 ON_TEST = (
     "Chosen on the test images: such a choice makes its own numbers look better than they are. "
@@ -32,7 +32,7 @@ class SweepRun:
     method: str
     options: Mapping[str, Any]
     seed: int
-    state: State = "not begun"
+    state: RunState = "not begun"
     problem: str | None = None
     faa: float | None = None
     caa: float | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NOT_KNOWN = "-"
 
-Value = str | float | int | bool | None
+CellValue = str | float | int | bool | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Cell:
     """A text to read and the value behind it; a measure over seeds also has a deviation."""
 
     text: str
-    value: Value = None
+    value: CellValue = None
     deviation: float | None = None
 
     @property

@@ -19,7 +19,7 @@ from prol.report.comparison import (
     stream_differences,
     stream_settings,
 )
-from prol.report.page.search import Found, LeftOut
+from prol.report.page.search import FoundRuns, LeftOut
 from prol.report.table import printable
 from prol.runfiles import Content, RunFiles
 
@@ -178,7 +178,7 @@ class Section:
         return self.runs_of[self.rows[0].name][0]
 
 
-def sections_of(found: Found) -> tuple[list[Section], list[LeftOut]]:
+def sections_of(found: FoundRuns) -> tuple[list[Section], list[LeftOut]]:
     """One section per stream in the order in which they were found; and the runs left out as duplicates."""
     duplicates: list[LeftOut] = []
     streams = [_without_duplicates(runs, duplicates) for runs in _by_stream(found.runs)]
