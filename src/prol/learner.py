@@ -172,7 +172,7 @@ class Learner(Predictor):
         self.register(names)
 
     def unlearn(self, images: Any, labels: Any) -> Removal:
-        """Takes images that were learnt out again, where sums allow it; classes without any left are removed.
+        """Subtracts images that were learnt, where sums allow it; classes without any image left are removed.
 
         ValueError where the method cannot. Only the number of images is checked, not whether just these were learnt.
         """

@@ -127,7 +127,7 @@ class Model:
         return tensors | {"random": self.random.get_state()}, meta
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Takes over what `state` returned, on this learner's device."""
+        """Loads what `state` returned, on this learner's device."""
         self.undo_record.forget()
         self._name_classes(meta["classes"])
         self._latest.clear()
@@ -160,7 +160,7 @@ class Model:
         self.undo_record.enable(enabled)
 
     def undo(self) -> None:
-        """The state, classes and random state are again, bit for bit, as before the last chunk.
+        """Restores the state, classes and random state, bit for bit, as before the last chunk.
 
         Only the last chunk can be undone, and only if it was learnt after `enable_undo`: ValueError otherwise.
         """
@@ -170,7 +170,7 @@ class Model:
         self._latest.clear()
 
     def _return_to(self, record: Record | None, random: Tensor, reason: str = FAILED) -> None:
-        """Everything is as before a chunk, of which there is no record where it had nothing to take back."""
+        """Restores everything as before a chunk, of which there is no record where it had nothing to roll back."""
         self.random.set_state(random)
         if record is not None:
             self.undo_record.forget(reason)  # its copies may become the state itself

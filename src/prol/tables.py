@@ -151,7 +151,7 @@ class Entry:
     grows: Callable[[], bool] | None = None
     """Whether the table gets a row when a class arrives; None where its owner appends rows."""
     measure: Callable[[], Callable[[], None]] | None = None
-    """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
+    """For a group whose tensors grow: returns a function that truncates them to their present lengths."""
     moves: Callable[[], int] | None = None
     """For a group: a number that grows whenever a buffer of it is replaced by another."""
     writes: Writes = "all"
@@ -184,7 +184,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Record:
-    """What takes an update back: lengths of tables, values, and copies of what it overwrites."""
+    """What is needed to roll an update back: lengths of tables, values, and copies of what it overwrites."""
 
     classes: int
     entries: tuple[str, ...]

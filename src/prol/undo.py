@@ -1,4 +1,4 @@
-"""Taking back an update: a chunk that failed is rolled back, and the last chunk can be undone.
+"""Rollback and undo: a chunk that failed is rolled back, and the last chunk can be undone.
 
 Both restore a `Record` of what was there before the chunk. For a rollback it is nearly empty, since an update checks
 before it writes. To undo a chunk that succeeded, it also holds copies of everything that the chunk may overwrite.
@@ -41,7 +41,7 @@ def open_record(registry: Registry) -> Record:
 
 
 def roll_back(registry: Registry, record: Record) -> None:
-    """Everything is again as when the record was opened; loaders may take over the copies in it."""
+    """Restores everything as it was when the record was opened; loaders may take over the copies in it."""
     registry.record, registry.classes = None, record.classes
     registry.loads += 1
     for name in [name for name in registry.entries if name not in record.entries]:
@@ -62,7 +62,7 @@ def roll_back(registry: Registry, record: Record) -> None:
 
 
 class UndoRecord:
-    """What undoes the last chunk: off until it is enabled, in memory only, on the learner's device, never saved.
+    """Copies of what the last chunk overwrote: off until enabled, in memory only, on the learner's device, never saved.
 
     Tensors that an update may overwrite are copied before each chunk into buffers that stay, so that nothing is
     allocated again; of tables in which only rows of the chunk's classes change, those rows alone.
@@ -103,7 +103,7 @@ class UndoRecord:
         return self._size(self._overwritten(), rows)
 
     def fill(self, record: Record, rows: Sequence[int], random: Tensor) -> None:
-        """Before a chunk of these known class rows: copies what it may overwrite, and the random state."""
+        """Copies what the coming chunk of these known class rows may overwrite, and the random state."""
         if not self.enabled:
             return
         overwritten = self._overwritten()

@@ -1,4 +1,4 @@
-"""What computes here: its name, and whether it can do what it announces."""
+"""The processor or GPU: its name, and whether it supports what it claims to."""
 
 from __future__ import annotations
 
