@@ -59,6 +59,12 @@ def _read_label(label: Any) -> Label:
     return plain
 
 
+def require_label_each(images: int, labels: Sequence[Label], whose: str = "") -> None:
+    """So many images need as many labels."""
+    if images != len(labels):
+        raise ValueError(f"{whose}{images} images but {len(labels)} labels: each image needs one label")
+
+
 def require_distinct(labels: Sequence[Label]) -> None:
     """Announced classes must not repeat."""
     seen: set[Label] = set()
