@@ -1,7 +1,7 @@
 """Names of methods, data sets and protocols, resolved when first used and open to other packages.
 
 Another package adds a name by an entry point in the group `prol.methods`, `prol.datasets` or `prol.protocols`
-whose value is "module:attribute".
+whose value is "module:attribute". A method in a file needs no entry point: its name is `FILE.py:Class`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from prol.method_files import MethodFile, is_file_word
 from prol.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -114,9 +115,15 @@ def load_all(group: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def method(name: str) -> type[Learner]:
-    """The learner class behind a method's name."""
-    found: type[Learner] = _resolve("methods", name)
+    """The learner class behind a method's name, or behind `FILE.py:Class`, which executes that file."""
+    file = MethodFile.named(name)
+    found: type[Learner] = _resolve("methods", name) if file is None else file.load()
     return found
+
+
+def is_method(name: str) -> bool:
+    """Whether a name is known or has the form of `FILE.py:Class`."""
+    return is_file_word(name) or name in names("methods")
 
 
 def dataset(name: str) -> Callable[..., Dataset]:

@@ -86,6 +86,8 @@ class Config(TypedDict):
     method: str
     options: dict[str, Any]
     options_given: NotRequired[dict[str, Any]]
+    method_file: NotRequired[str]
+    method_sha256: NotRequired[str]
     seed: int
     backbone: Backbone
     preprocessing: NotRequired[Preprocessing | None]

@@ -63,7 +63,7 @@ class RunResult(_Printed):
     @property
     def learner(self) -> Learner:
         """What was learnt, opened from the folder."""
-        return load(self.folder / "model")
+        return load(self.folder / "model", method=self.config.get("method_file"))
 
     def plot(self, file: str | Path) -> None:
         """Draws accuracy after each task and the accuracy matrix to a .png or .svg file; needs the extra `plot`."""
@@ -112,7 +112,7 @@ def run(
     """Streams a data set through a method, and measures what it knows after each task; as the command `prol run`.
 
     Args:
-        method: a name that `prol.list_methods()` lists, with options after a colon: "prol:lr=0.05".
+        method: a name that `prol.list_methods()` lists, or "FILE.py:Class", with options after a colon: "prol:lr=0.05".
         dataset: a name that `prol.list_datasets()` lists.
         out: the folder to write; `runs/METHOD-DATASET-seedN` by default.
         progress: whether progress is shown, on standard error.
@@ -138,7 +138,7 @@ def compare(
     Finished runs in the folder are reused and unfinished ones resumed.
 
     Args:
-        methods: names that `prol.list_methods()` lists, with options after a colon: "prol:lr=0.05".
+        methods: names that `prol.list_methods()` lists, or "FILE.py:Class", with options after a colon: "prol:lr=0.05".
         dataset: a name that `prol.list_datasets()` lists.
         out: the folder of the runs; `runs/compare-DATASET` by default.
         seeds: each method runs once with each.
