@@ -81,7 +81,7 @@ def test_a_run_whose_file_is_not_what_it_was_does_not_resume(
         file.unlink()
     else:
         file.write_text(f"open({str(ran)!r}, 'w')\n" + CODE[0])
-    with pytest.raises((ValueError, OSError), match="restore the file, or start" if what == "changed" else "no file"):
+    with pytest.raises((ValueError, OSError), match="restore it, or start" if what == "changed" else "no file"):
         resume(stopped)
     assert not ran.exists()
     file.write_text(CODE[0])
@@ -161,6 +161,25 @@ def test_commands_on_a_saved_learner_take_the_file(word: str, micro_vit: str, tm
     with pytest.raises(ValueError, match="executed only if you name it"):
         export(stopped, tmp_path / "half", print)
     assert export(stopped, tmp_path / "half", print, method=word).classes
+
+
+def test_files_from_elsewhere_choose_nothing_to_execute(
+    word: str, file: Path, saved: Path, tiny, micro_vit: str, tmp_path: Path
+) -> None:
+    stopped = interrupted(small_plan(micro_vit, word), tmp_path / "stopped", 9)
+    ran = tmp_path / "ran"
+    file.write_text(f"open({str(ran)!r}, 'w')\n" + CODE[0])
+    for place in (saved / "meta.json", stopped / "config.json"):
+        content = json.loads(place.read_text())
+        del content["method_sha256"], content["method_file"]
+        place.write_text(json.dumps(content | {"method": word}))
+    with pytest.raises(ValueError, match="unknown method"):
+        prol.load(saved, tiny)
+    with pytest.raises(ValueError, match="without its hash"):
+        resume(stopped)
+    with pytest.raises(ValueError, match="unknown method"):
+        export(stopped, tmp_path / "half", print)
+    assert not ran.exists()
 
 
 MISTAKES = {

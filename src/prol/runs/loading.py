@@ -185,7 +185,7 @@ def load(
 def saved_kind(meta: Mapping[str, Any], method: str | None, place: Path) -> type[Learner]:
     """The class of a saved learner. A file is executed only if the caller names it and it has not changed."""
     if "method_sha256" not in meta:
-        return registry.method(method or meta["method"])
+        return registry.registered_method(meta["method"]) if method is None else registry.method(method)
     saved = Path(meta["method_file"]).name
     if method is None:
         raise ValueError(

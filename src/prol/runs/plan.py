@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prol.evaluation import Clock, Measures
-from prol.method_files import MethodFile
+from prol.method_files import MethodFile, is_file_word
 from prol.options import parse_pairs
 from prol.runs.folder import CHECKPOINT_SHARE
 
@@ -102,12 +102,16 @@ class Plan:
 
 def _recorded_method(config: Mapping[str, Any]) -> str:
     """The method of a run. The file that it may be in must have the content with which the run began."""
-    word: str = config.get("method_file", config["method"])
+    if "method_sha256" not in config:
+        if is_file_word(config["method"]):
+            raise ValueError(f"the run names the file {config['method']} without its hash: start a new run")
+        return str(config["method"])
+    word: str = config["method_file"]
     file = MethodFile.named(word)
-    if file is not None and file.sha256 != config["method_sha256"]:
+    if file is None or file.sha256 != config["method_sha256"]:
         raise ValueError(
-            f"the run began with {file.path} with SHA-256 {config['method_sha256'][:12]}, now it has "
-            f"{file.sha256[:12]}: restore the file, or start a new run"
+            f"the run began with {word} with SHA-256 {config['method_sha256'][:12]}, but the file has changed: "
+            "restore it, or start a new run"
         )
     return word
 

@@ -268,7 +268,7 @@ def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions) 
             f"move {folder / META_FILE} away"
         )
     _require_no_new_options(folder, options)
-    method = registry.method(recovered.description["method"])
+    method = registry.registered_method(recovered.description["method"])
     backbone = open_saved_backbone(recovered.description, folder, options.backbone, device=options.device)
     learner = restored(method, backbone, recovered.description, recovered.state, folder)
     return Opened(learner, records, recovered.version)
