@@ -121,7 +121,7 @@ def method(name: str) -> type[Learner]:
 
 
 def registered_method(name: str) -> type[Learner]:
-    """The learner class behind a name that a saved file gives: whoever wrote the file must not choose what is executed."""
+    """The learner class behind a name in a saved file, whose writer must not choose what is executed."""
     found: type[Learner] = _resolve("methods", name)
     return found
 
