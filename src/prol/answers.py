@@ -85,11 +85,9 @@ class Classification:
         return "\n".join(lines + [f"... and {more:,} more"] * (more > 0)) if rows else "no images"
 
     def _repr_html_(self) -> str:
-        titles, *rows = self._rows()
-        head = "".join(f"<th>{title}</th>" for title in titles)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        more = f"<p>... and {len(self) - len(rows):,} more</p>" if len(self) > len(rows) else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        cells = self._rows()
+        left = len(self) - len(cells) + 1
+        return (html_table(cells) + f"<p>... and {left:,} more</p>" * (left > 0)) if len(self) else "<p>no images</p>"
 
     def _rows(self) -> list[list[str]]:
         """Titles, and the cells of the first images."""
@@ -111,6 +109,22 @@ class Classification:
     def to_pandas(self) -> pandas.DataFrame:
         """The columns of `to_dict` as a data frame; needs pandas."""
         return data_frame(self.to_dict())
+
+
+def html_table(cells: Sequence[Sequence[str]]) -> str:
+    """A table of which the first row holds the titles; nothing where there is no row.
+
+    >>> html_table([["class"], ["<b>"]])
+    '<table><thead><tr><th>class</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    if not cells:
+        return ""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
+
+    rows = "".join(row(one, "td") for one in cells[1:])
+    return f"<table><thead>{row(cells[0], 'th')}</thead><tbody>{rows}</tbody></table>"
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:

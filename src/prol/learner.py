@@ -13,7 +13,7 @@ from torch import Tensor
 from prol.backbones.acceleration import upload
 from prol.backbones.base import Pixels
 from prol.calibration import Observation, observe
-from prol.classes import ELSEWHERE, Label, read_labels, require_distinct
+from prol.classes import ELSEWHERE, Label, read_labels, require_distinct, require_text
 from prol.classes import Removal as Removal
 from prol.model import Footprint as Footprint
 from prol.model import SavedState as SavedState
@@ -129,6 +129,7 @@ class Learner(Predictor):
         if len(pixels) != len(names):
             raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
+        require_text(new)
         due = self.calibration.due
         observed = self.foresee(pixels, names) if due else None
         random = self.random.get_state()
@@ -202,6 +203,7 @@ class Learner(Predictor):
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
+        require_text(announced)
         self.flush()
         self.undo_record.forget()
         self.arrive([name for name in announced if name not in self.row_of], boundary=True)

@@ -145,7 +145,7 @@ class Predictor(Model):
         """What `predict` and `familiarity` return, from one encoding."""
         pixels = self.backbone.read(images)
         if not self.classes or not len(pixels):
-            return self.predict(images), self.familiarity(images)
+            return self._predict_pixels(pixels), self.familiarity(images)
         self.flush()
         scores, found = [], []
         for batch, _ in self._batches(pixels):
@@ -157,7 +157,7 @@ class Predictor(Model):
     def classify(self, images: Any) -> Classification:
         """Labels with calibrated probabilities, and how likely each image is of none of the known classes."""
         scores, familiarity = self.predict_with_familiarity(images)
-        if not self.classes or not bool(scores.isfinite().any()):
+        if not self.classes or (len(scores) and not bool(scores.isfinite().any())):
             raise ValueError("nothing was learnt yet, so there is nothing to predict: call learn first")
         unknown = None if familiarity is None else self.calibration.unknown(familiarity)
         return Classification([self.classes[row] for row in scores.argmax(1).tolist()], self.probable(scores), unknown)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prol.learner import Learner
 
-_WIDTH = 120
+_WIDTH, _WIDE = 120, 200
 
 
 class _Printed:
@@ -34,14 +34,17 @@ class _Printed:
     def _parts(self) -> list[RenderableType]:
         raise NotImplementedError
 
-    def __repr__(self) -> str:
-        console = Console(width=_WIDTH, no_color=True, highlight=False, markup=False)
+    def _text(self, width: int) -> str:
+        console = Console(width=width, no_color=True, highlight=False, markup=False)
         with console.capture() as captured:
             console.print(*self._parts(), sep="\n")
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
+    def __repr__(self) -> str:
+        return self._text(_WIDTH)
+
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return f'<pre style="white-space: pre; overflow-x: auto">{escape(self._text(_WIDE))}</pre>'
 
 
 @dataclass(frozen=True, repr=False)
