@@ -103,6 +103,8 @@ class Config(TypedDict):
     checkpoint_every: int | None
     checkpoint_share: NotRequired[float]
     side_by_side: NotRequired[bool]
+    load_start: NotRequired[float | None]
+    processors: NotRequired[Count | None]
 
 
 class Metrics(TypedDict):
@@ -203,6 +205,7 @@ class Timing(TypedDict):
     test_features_reused: bool
     hardware: NotRequired[list[str]]
     tasks: list[TaskTiming]
+    load_end: NotRequired[float | None]
 
 
 class Stream(TypedDict):

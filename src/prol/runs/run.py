@@ -76,7 +76,7 @@ def start(
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder.require_free()
-            config = setup.config | {"load_start": _machine_load()}
+            config = setup.config | {"load_start": _machine_load(), "processors": os.cpu_count()}
             with folder.writing():
                 write_json(folder.config, config)
                 write_json(folder.stream, stream_content(setup.dataset, setup.stream))

@@ -34,7 +34,7 @@ from prol.runs.format import versions
 from prol.runs.plan import Plan
 
 FORMAT = 3
-NOT_SETTINGS = ("options_given", "method_file", "side_by_side", "load_start")
+NOT_SETTINGS = ("options_given", "method_file", "side_by_side", "load_start", "processors")
 """Keys of `config.json` that do not influence the result; they do not enter its hash and may differ on resume."""
 
 
