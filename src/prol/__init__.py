@@ -61,7 +61,7 @@ else:
     }
 
     # `import prol` suffices for prol.backbones.open_backbone, whatever else was imported before.
-    _ROOMS = {"backbones", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
+    _ROOMS = {"backbones", "checks", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
 
     def __getattr__(name):
         if name in _LAZY:

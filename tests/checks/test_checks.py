@@ -13,10 +13,9 @@ import pytest
 from PIL import Image
 
 import prol
+from checks.changed_files import Change, both, copier, rewrite, setting
 from prol.checks import Finding, diagnose
 from prol.checks.images import FEW
-
-Change = Callable[[dict[str, Any]], None]
 
 
 def found(path: Path, code: str) -> Finding:
@@ -40,21 +39,9 @@ def lay_out(folder: Path, classes: int = 2, train: int = FEW, test: int = 3) -> 
     return folder
 
 
-def setting(*keys: str, to: Any) -> Change:
-    def change(content: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            content = content[key]
-        content[keys[-1]] = to
-
-    return change
-
-
-def both(*changes: Change) -> Change:
-    def change(content: dict[str, Any]) -> None:
-        for one in changes:
-            one(content)
-
-    return change
+@pytest.fixture
+def run(finished: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    return copier(finished("ncm"), tmp_path)
 
 
 @pytest.fixture
@@ -67,11 +54,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def change_meta(saved: Path, *changes: Change) -> Path:
-    path = saved / "meta.json"
-    content = json.loads(path.read_text())
-    for change in changes:
-        change(content)
-    path.write_text(json.dumps(content))
+    rewrite(saved / "meta.json", *changes)
     return saved
 
 

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from checks.test_checks import lay_out, setting
+from checks.changed_files import copier, setting
+from checks.test_checks import lay_out
 from docs.pages import DOCS
 from prol.checks import all_checks, diagnose
 from prol.checks.finding import STATUSES
+
+
+@pytest.fixture
+def run(finished: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    return copier(finished("ncm"), tmp_path)
 
 
 def test_every_code_has_a_section_and_a_row_on_the_page() -> None:

@@ -131,6 +131,6 @@ def growth(times: list[float]) -> float | None:
     later = times[1:]
     if len(later) < 3:
         return None
-    parts = [median(part) for part in np.array_split(later, min(_PARTS, len(later)))]
+    parts = [float(median(part)) for part in np.array_split(later, min(_PARTS, len(later)))]
     rises = sum(after > before for before, after in pairwise(parts))
     return parts[-1] / parts[0] if rises >= 0.75 * (len(parts) - 1) and parts[0] > 0 else 1.0
