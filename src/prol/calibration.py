@@ -155,7 +155,7 @@ class Calibration:
         return ["the calibration of probabilities was fitted on all that was seen"] if self.count else []
 
     def temperature(self, prior: Prior | None, scores: Tensor) -> Tensor:
-        """What scores `[N, C]` are divided by, `[N, 1]`; the unit is that of the method's `prior`, or the spread of scores."""
+        """What scores `[N, C]` are divided by, `[N, 1]`, in units of the method's `prior` or of their spread."""
         usual, found = self.usual_spread(), self.usual_temperature(prior)
         if found is None:
             return spread_of(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)

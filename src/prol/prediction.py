@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -153,6 +153,14 @@ class Predictor(Model):
             scores.append(self.scores(batch, encoded).float().cpu())
             found.append(self.familiarity_of(batch, encoded))
         return torch.cat(scores)[: len(pixels)], _joined(found, len(pixels))
+
+    def follow(self, earlier: Self) -> bool:  # noqa: ARG002
+        """Takes over what an earlier state of this learner has solved, where that makes hardly a difference.
+
+        Predictions then need milliseconds where solving anew takes longer, and are those of `predict` up to a small
+        difference, until the state changes. False where nothing is taken over.
+        """
+        return False
 
     def classify(self, images: Any) -> Classification:
         """Labels with calibrated probabilities, and how likely each image is of none of the known classes."""

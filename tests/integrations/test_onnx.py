@@ -241,11 +241,10 @@ def test_a_product_with_an_inverse_solves_what_was_to_be_solved() -> None:
             found = (
                 torch.linalg.solve_triangular(one, right, upper=False),
                 torch.linalg.solve_triangular(factors, right, upper=False),
-                torch.cholesky_solve(right, one),
             )
-        for solution, system in zip(found, (one, factors, one @ one.T), strict=True):
+        for solution, system in zip(found, (one, factors), strict=True):
             assert torch.allclose(system @ solution, right.expand_as(solution))
-    assert len(solves.found) == 3
+    assert len(solves.found) == 2
 
 
 def few_classes() -> Learner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -202,42 +201,64 @@ def test_what_is_recovered_is_what_was_committed(writer: Writer) -> None:
 def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: ViT) -> None:
     learner = prol.create("ncm", tiny)
     learner.learn(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), ["cat"])
-    states = [(number, learner.state()) for number in range(4)]
-    publisher = Publisher(Snapshot(0, learner, states[0][1]), nullcontext(), lambda error: pytest.fail(str(error)))
-    begun, proceed, made = threading.Event(), threading.Event(), []
+    versions, begun, proceed, made = [0], threading.Event(), threading.Event(), list[int]()
 
-    def make(number: int) -> Callable[[], Snapshot]:
-        def slowly() -> Snapshot:
+    def make(earlier: Snapshot | None) -> Snapshot:
+        number = versions[-1]
+        if number:
             begun.set()
             assert proceed.wait(60)
-            made.append(number)
-            return Snapshot(number, learner, states[number][1])
+        made.append(number)
+        return Snapshot(number, learner.state(), learner, earlier)
 
-        return slowly
-
+    publisher = Publisher(make, nullcontext(), lambda error: pytest.fail(str(error)))
     publisher.start()
-    publisher.offer(make(1))
-    assert begun.wait(60)
-    publisher.offer(make(2))
-    publisher.offer(make(3))
+    for version in (1, 2, 3):
+        versions.append(version)
+        publisher.offer()
+        assert begun.wait(60)
     assert publisher.current.predict([np.zeros((8, 8, 3), dtype=np.uint8)], top=1)[0].labels[0].label == "cat"
     assert publisher.current.version == 0
     proceed.set()
     while publisher.current.version != 3:
         assert publisher._thread.is_alive()
     publisher.stop()
-    assert made == [1, 3]
+    assert made == [0, 1, 3]
+
+
+def test_a_snapshot_that_takes_over_a_solution_is_followed_by_an_exact_one(tiny: ViT) -> None:
+    learner = prol.create("prol_plus", tiny, budget_mb=1, adapt_steps=0)
+    images = torch.randint(0, 256, (40, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    learner.learn(images[:30], [0, 1, 2] * 10)
+    made: list[Snapshot] = []
+
+    def make(earlier: Snapshot | None) -> Snapshot:
+        made.append(Snapshot(len(learner.classes), learner.state(), learner, earlier))
+        return made[-1]
+
+    publisher = Publisher(make, nullcontext(), lambda error: pytest.fail(str(error)))
+    learner.learn(images[30:], [3] * 10)
+    publisher.start()
+    publisher.offer()
+    while len(made) < 3:
+        assert publisher._thread.is_alive()
+    publisher.stop()
+    assert [snapshot.exact for snapshot in made] == [True, False, True]
+    assert [snapshot.version for snapshot in made] == [3, 4, 4]
+    asked = [np.full((8, 8, 3), 99, dtype=np.uint8)]
+    expected = learner.classify(asked).probabilities.amax(1).item()
+    assert made[2].predict(asked, top=1)[0].labels[0].probability == pytest.approx(expected, abs=1e-6)
 
 
 def test_while_nobody_predicts_snapshots_wait_until_learning_pauses(tiny: ViT) -> None:
     learner = prol.create("ncm", tiny)
     learner.learn(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), ["cat"])
-    first = Snapshot(0, learner, learner.state())
-    publisher = Publisher(first, nullcontext(), lambda error: pytest.fail(str(error)))
+    first = Snapshot(0, learner.state(), learner)
+    publisher = Publisher(lambda _: first, nullcontext(), lambda error: pytest.fail(str(error)))
     publisher._ended, publisher._took = 100.0, 2.0  # the last snapshot took two seconds
 
     def due(offered: float) -> float:
-        publisher._offered = offered
+        publisher._is_offered, publisher._offered = True, offered
         return publisher._due()
 
     assert [due(100.5), due(101.5), due(110.0)] == [102.0, 102.5, 111.0]

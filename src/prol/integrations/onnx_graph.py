@@ -69,27 +69,20 @@ class ConstantSolves(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[tuple[Callable[..., Any], int], tuple[Tensor, Tensor]] = {}
+        self.found: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         named: Mapping[str, Any] = kwargs or {}
-        if func is torch.linalg.solve_triangular and set(named) == {"upper"}:
-            matrix, right = args
-            return self._inverse(func, matrix, lambda a, eye: func(a, eye, **named)) @ right
-        if func is torch.cholesky_solve and not named:
-            right, lower = args
-            return self._inverse(func, lower, lambda a, eye: func(eye, a)) @ right
-        return func(*args, **named)
-
-    def _inverse(self, func: Callable[..., Any], matrix: Tensor, solve: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        key = func, id(matrix)
-        if key not in self.found:
+        if func is not torch.linalg.solve_triangular or set(named) != {"upper"}:
+            return func(*args, **named)
+        matrix, right = args
+        if id(matrix) not in self.found:
             eye = torch.eye(matrix.shape[-1], dtype=torch.float64)
             # The matrix is stored too: its id is its own as long as it lives.
-            self.found[key] = matrix, solve(matrix.double(), eye).to(matrix.dtype)
-        return self.found[key][1]
+            self.found[id(matrix)] = matrix, func(matrix.double(), eye, **named).to(matrix.dtype)
+        return self.found[id(matrix)][1] @ right
 
 
 def preprocess(images: Tensor, how: Preprocessing, dtype: torch.dtype) -> Tensor:

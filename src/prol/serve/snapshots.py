@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,12 +33,16 @@ class ImagePrediction:
 
 
 class Snapshot:
-    """A learner in one committed state, never changed. Any number of threads may use it at a time."""
+    """A learner in one committed state, never changed. Any number of threads may use it at a time.
 
-    def __init__(self, version: int, like: Learner, state: SavedState) -> None:
+    With an `earlier` one it takes over what that has solved, if that makes hardly a difference: then it is not `exact`.
+    """
+
+    def __init__(self, version: int, state: SavedState, like: Learner, earlier: Snapshot | None = None) -> None:
         self.version = version
         self._learner = type(like)(like.backbone, like.options, like.seed)
         self._learner.load_state(*state)
+        self.exact = earlier is None or not self._learner.follow(earlier._learner)
         # Solves now what the method would solve at the first prediction, so that no client waits for it.
         self.predict([np.zeros((8, 8, 3), dtype=np.uint8)], top=1)
 
@@ -52,16 +57,20 @@ class Snapshot:
 class Publisher:
     """A thread that replaces the current snapshot by newer ones.
 
+    `make` returns one of the newest committed state, which may take over what an earlier one has solved.
     After each it rests as long as that one took, so that it takes at most half of a processor. While chunks are learnt
-    and nobody predicts, it takes at most a tenth: it waits until learning pauses.
+    and nobody predicts, it takes at most a tenth: it waits until learning pauses. Then an exact one follows.
     """
 
     def __init__(
-        self, first: Snapshot, device_lock: AbstractContextManager[object], on_error: Callable[[Exception], None]
+        self,
+        make: Callable[[Snapshot | None], Snapshot],
+        device_lock: AbstractContextManager[object],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        self.current = first
-        self._device_lock, self._on_error = device_lock, on_error
-        self._offer: Callable[[], Snapshot] | None = None
+        self.current = make(None)
+        self._make, self._device_lock, self._on_error = make, device_lock, on_error
+        self._is_offered = self._failed = False
         self._offered, self._ended, self._took, self._asked = 0.0, 0.0, 0.0, False
         self._wake, self._stopped = threading.Condition(), False
         self._thread = threading.Thread(target=self._work, name="prol-publisher", daemon=True)
@@ -69,10 +78,10 @@ class Publisher:
     def start(self) -> None:
         self._thread.start()
 
-    def offer(self, make: Callable[[], Snapshot]) -> None:
-        """Offers a newer state to publish; it replaces an earlier offer that was not started yet."""
+    def offer(self) -> None:
+        """There is a newer state to publish."""
         with self._wake:
-            self._offer, self._offered = make, time.monotonic()
+            self._is_offered, self._failed, self._offered = True, False, time.monotonic()
             self._wake.notify()
 
     def ask(self) -> Snapshot:
@@ -89,29 +98,33 @@ class Publisher:
         self._thread.join()
 
     def _work(self) -> None:
-        while (make := self._next()) is not None:
+        while (exact := self._next()) is not None:
             began = time.monotonic()
             try:
                 with self._device_lock:
-                    self.current = make()
+                    self.current = self._make(None if exact else self.current)
             except Exception as error:  # the current snapshot remains; the next commit is another chance
+                self._failed = True
                 self._on_error(error)
             self._ended = time.monotonic()
-            self._took = self._ended - began
+            self._took = 0.0 if exact else self._ended - began  # it was a pause that was used
 
-    def _next(self) -> Callable[[], Snapshot] | None:
-        """Waits until a snapshot is due."""
+    def _next(self) -> bool | None:
+        """Waits until a snapshot is due; returns whether it is to be exact."""
         with self._wake:
             while not self._stopped:
-                left = None if self._offer is None else self._due() - time.monotonic()
-                if left is not None and left <= 0:
-                    offer, self._offer, self._asked = self._offer, None, False
-                    return offer
-                self._wake.wait(left)
+                now, due = time.monotonic(), self._due()
+                if due <= now:
+                    exact, self._is_offered = not self._is_offered, False
+                    self._asked = self._asked and exact
+                    return exact
+                self._wake.wait(None if due == math.inf else due - now)
             return None
 
     def _due(self) -> float:
-        """When the offer is to be taken."""
+        """When the next snapshot is to be made."""
         rested = self._ended + self._took
+        if not self._is_offered:
+            return math.inf if self.current.exact or self._failed else max(rested, self._offered + LONGEST_PAUSE)
         paused = min(self._offered + min(self._took, LONGEST_PAUSE), self._ended + UNASKED * self._took)
         return rested if self._asked else max(rested, paused)

@@ -42,18 +42,26 @@ class Committed:
     records: Records
 
 
-@dataclass(frozen=True)
 class Durable:
-    """The last committed state: that of a checkpoint, and the updates since."""
+    """The last committed state, of a `version`: an earlier one, and the updates since, until somebody asks for it."""
 
-    state: SavedState
-    updates: tuple[Update, ...] = ()
+    def __init__(self, version: int, state: SavedState) -> None:
+        self._version, self._state = version, state
+        self._updates: list[tuple[int, Update]] = []
+        self._lock = threading.Lock()
 
-    def after(self, update: Update) -> Durable:
-        return Durable(self.state, (*self.updates, update))
+    def add(self, version: int, update: Update) -> None:
+        """One more commit. It never waits for a replay."""
+        self._updates.append((version, update))
 
-    def replayed(self, device: torch.device) -> SavedState:
-        return replayed(self.state, self.updates, device) if self.updates else self.state
+    def latest(self, device: torch.device) -> tuple[int, SavedState]:
+        """The version and its state, which must not be changed."""
+        with self._lock:
+            if updates := self._updates[:]:
+                self._state = replayed(self._state, [update for _, update in updates], device)
+                self._version = updates[-1][0]
+                del self._updates[: len(updates)]
+            return self._version, self._state
 
 
 class Writer:
@@ -68,10 +76,10 @@ class Writer:
         self.device_lock: AbstractContextManager[object] = threading.Lock() if on_gpu else nullcontext()
         self._store, self._learner, self._activity, self._max_keys = store, learner, activity, max_keys
         self._description, self._last_version = describe(learner), version
-        self._durable = Durable(learner.state())
+        self._durable = Durable(version, learner.state())
         self._changes = Changes(learner)
         if store.uses_journal and store.journal.is_open():  # a new service, whose first checkpoint is this state
-            self._changes.restart(self._durable.state)
+            self._changes.restart(self._durable.latest(self._device)[1])
         # What was replayed at the start becomes a checkpoint at once.
         replayed_some = version > (store.checkpoints.newest_number() or 0)
         self._checkpoint_at = time.monotonic() if replayed_some else math.inf
@@ -80,8 +88,7 @@ class Writer:
         self._dirty = self._replaced = False
         """Whether the learner may differ from the last committed state; whether another was put into its folder."""
         self.committed = self._view(version, records)
-        first = Snapshot(version, learner, self._durable.state)
-        self.publisher = Publisher(first, self.device_lock, self._snapshot_failed)
+        self.publisher = Publisher(self._snapshot, self.device_lock, self._snapshot_failed)
         self._thread = threading.Thread(target=self._work, name="prol-writer", daemon=True)
 
     def start(self) -> None:
@@ -168,17 +175,17 @@ class Writer:
             self._write(version, records)
         else:
             self._store.append(version, update, self.committed.records, records)
-            self._durable = self._durable.after(update)
+            self._durable.add(version, update)
             self._checkpoint_at = began + (journal.seconds_left() or 0.0)
-        self.committed, durable = committed, self._durable
+        self.committed = committed
         self._activity.count_commit(time.monotonic() - began)
-        self.publisher.offer(lambda: Snapshot(version, self._learner, durable.replayed(self._device)))
+        self.publisher.offer()
 
     def _write(self, version: int, records: Records) -> None:
         """Writes a checkpoint of the learner's present state, which replaces the journal."""
         state = self._learner.state()
         self._store.commit(version, self._description, state, records)
-        self._durable, self._checkpoint_at = Durable(state), math.inf
+        self._durable, self._checkpoint_at = Durable(version, state), math.inf
         if self._store.uses_journal:
             self._changes.restart(state)
 
@@ -201,7 +208,7 @@ class Writer:
     def _roll_back(self, jobs: Sequence[Job]) -> None:
         """Returns to the last committed state."""
         self._changes.stop()
-        self._learner.load_state(*self._durable.replayed(self._device))
+        self._learner.load_state(*self._durable.latest(self._device)[1])
         for job in jobs:
             job.roll_back()
         self._dirty = False
@@ -259,6 +266,9 @@ class Writer:
         counted = self._learner.class_counts()
         counts = None if counted is None else tuple(round(count) for count in counted.tolist())
         return Committed(version, tuple(self._learner.classes), counts, self._learner.footprint(), records)
+
+    def _snapshot(self, earlier: Snapshot | None) -> Snapshot:
+        return Snapshot(*self._durable.latest(self._device), self._learner, earlier)
 
     def _snapshot_failed(self, error: Exception) -> None:
         self._activity.failed_snapshots += 1

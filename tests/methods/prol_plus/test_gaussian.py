@@ -17,7 +17,6 @@ from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import lda
 from prol.methods.prol_plus import gaussian as gaussian_module
 from prol.methods.prol_plus.gaussian import (
-    DOUBLE,
     Blend,
     Familiarity,
     Gaussian,
@@ -50,6 +49,11 @@ def scores(x: NDArray[np.float64], rows: list[int], probes: NDArray[np.float64],
     return Gaussian.of(totals(x, rows, classes), levels_of(x), k).head().scores(torch.from_numpy(probes)).double()
 
 
+def familiarity_of(sums: Totals, levels: Tensor, k: float) -> Familiarity:
+    gaussian = Gaussian.of(sums, levels, k)
+    return Familiarity.of(gaussian, Overall.of(gaussian, sums.classes, lambda: sums, levels, k))
+
+
 @given(count=st.integers(4, 60), seed=st.integers(0, 50), k=st.sampled_from([0.5, 20.0, 300.0]))
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_scores_are_those_of_the_formula(count: int, seed: int, k: float) -> None:
@@ -65,7 +69,7 @@ def test_familiarity_is_that_of_the_formula(count: int, seed: int, k: float) -> 
     x, rows = features(count, seed)
     probes, _ = features(9, seed + 1)
     sums, levels = totals(x, rows), levels_of(x)
-    found = Familiarity.of(Gaussian.of(sums, levels, k), sums, levels, k).of_features(torch.from_numpy(probes))
+    found = familiarity_of(sums, levels, k).of_features(torch.from_numpy(probes))
     expected = torch.from_numpy(dense_familiarity(x, rows, probes, LEVELS, k))
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=2e-3)
 
@@ -81,18 +85,19 @@ def test_familiarity_is_the_same_with_many_classes_to_features(
     gaussian, found = Gaussian.of(totals(x, rows, 3), levels, 300.0), []
     for limit in (1, 100):
         monkeypatch.setattr(gaussian_module, "MANY_CLASSES", limit)
-        overall = Overall.of(gaussian, sums, levels, 300.0)
+        overall = Overall.of(gaussian, sums.classes, lambda: sums, levels, 300.0)
         assert (overall.between is None) == (limit == 100)
         found.append(overall.squares(torch.from_numpy(probes)))
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
 
 
-def test_from_so_many_samples_on_float64_gives_the_same() -> None:
+def test_from_so_many_samples_on_float64_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian_module, "DOUBLE", 5000)
     probes, _ = features(9, 1)
-    for count in (DOUBLE + 2, DOUBLE + 3):
+    for count in (5002, 5003):
         x, rows = features(count, 0)
         gaussian = Gaussian.of(totals(x, rows), levels_of(x), 300.0)
-        assert gaussian.metric.lower.dtype == (torch.float64 if count == DOUBLE + 3 else torch.float32)
+        assert gaussian.metric.lower.dtype == (torch.float64 if count == 5003 else torch.float32)
         expected = torch.from_numpy(dense_scores(x, rows, probes, LEVELS, 300.0))
         torch.testing.assert_close(scores(x, rows, probes), expected, rtol=1e-3, atol=1e-3)
 
@@ -147,7 +152,7 @@ def test_samples_that_are_all_the_same_have_finite_scores(value: float, rows: li
     found = gaussian.head().scores(torch.from_numpy(x))[:, : max(rows) + 1]
     assert found.isfinite().all()
     torch.testing.assert_close(found, torch.zeros_like(found), rtol=0, atol=1e-2)
-    assert Familiarity.of(gaussian, sums, levels, 300.0).of_features(torch.from_numpy(x)).isfinite().all()
+    assert familiarity_of(sums, levels, 300.0).of_features(torch.from_numpy(x)).isfinite().all()
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from methods.prol_plus.small_prol_plus import make
 from methods.small_streams import pictures
 from prol.backbones import ViT
-from prol.methods.closed_form.moments import Totals
-from prol.methods.prol_plus.gaussian import Familiarity, Gaussian
+from prol.methods.closed_form.moments import ClassTotals, Totals
+from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, Overall
 from prol.methods.prol_plus.leave_one_out import left_out
 
 CLASSES, WIDTH = 12, 30
@@ -25,9 +25,11 @@ def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(x), torch.from_numpy(rows)
 
 
-def solved(x: torch.Tensor, rows: torch.Tensor) -> tuple[Familiarity, Totals]:
+def solved(x: torch.Tensor, rows: torch.Tensor) -> tuple[Familiarity, ClassTotals]:
     totals, levels = Totals.of(x, rows, CLASSES + 1), torch.zeros(WIDTH)
-    return Familiarity.of(Gaussian.of(totals, levels, 300.0), totals, levels, 300.0), totals
+    gaussian = Gaussian.of(totals, levels, 300.0)
+    overall = Overall.of(gaussian, totals.classes, lambda: totals, levels, 300.0)
+    return Familiarity.of(gaussian, overall), totals.classes
 
 
 @pytest.mark.parametrize(("count", "tolerance"), [(2000, 0.01), (400, 0.05)])

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from prol.calibration import brier_score, relative_spread, spread_of
-from prol.methods.closed_form.moments import Totals
-from prol.methods.prol_plus.gaussian import Familiarity, Gaussian
+from prol.methods.closed_form.moments import ClassTotals, Totals
+from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, Overall
 from prol.methods.prol_plus.leave_one_out import drawn_left_out, left_out
 from prol.methods.prol_plus.prior_temperature import LEAST_FREEDOM, best_factor, correction, prior_temperatures
 
@@ -24,9 +24,15 @@ def stream(classes: int, each: int, apart: float, seed: int = 0) -> tuple[Tensor
     return torch.from_numpy(x), torch.from_numpy(rows)
 
 
-def solved(x: Tensor, rows: Tensor) -> tuple[Gaussian, Totals]:
+def solved(x: Tensor, rows: Tensor) -> tuple[Gaussian, ClassTotals]:
     totals = Totals.of(x, rows, int(rows.max()) + 2)  # of one class nothing was learnt
-    return Gaussian.of(totals, torch.zeros(WIDTH), 300.0), Totals.of(x, rows, int(rows.max()) + 2)
+    return Gaussian.of(totals, torch.zeros(WIDTH), 300.0), totals.classes
+
+
+def familiarity_of(x: Tensor, rows: Tensor) -> Familiarity:
+    moments = Totals.of(x, rows, int(rows.max()) + 2)
+    gaussian, sums = solved(x, rows)
+    return Familiarity.of(gaussian, Overall.of(gaussian, sums, lambda: moments, torch.zeros(WIDTH), 300.0))
 
 
 def test_the_prior_temperature_is_that_of_the_formula() -> None:
@@ -40,10 +46,9 @@ def test_the_prior_temperature_is_that_of_the_formula() -> None:
 @pytest.mark.parametrize(("classes", "each"), [(12, 40), (60, 5), (300, 4)])
 def test_drawn_images_score_as_images_of_gaussian_classes_that_are_left_out(classes: int, each: int) -> None:
     x, rows = stream(classes, each, apart=0.5)
-    gaussian, totals = solved(x, rows)
-    familiarity = Familiarity.of(gaussian, totals, torch.zeros(WIDTH), 300.0)
-    real, _ = left_out(familiarity, solved(x, rows)[1], x, rows)
-    drawn, drawn_rows = drawn_left_out(gaussian, solved(x, rows)[1])
+    gaussian, sums = solved(x, rows)
+    real, _ = left_out(familiarity_of(x, rows), sums, x, rows)
+    drawn, drawn_rows = drawn_left_out(gaussian, sums)
     if classes > 256:  # the others take part in neither
         assert drawn.shape[1] == 256
         return
@@ -78,9 +83,7 @@ def test_too_few_samples_correct_nothing() -> None:
 
 def test_the_best_factor_has_the_least_brier_score_with_a_tenth_of_the_labels_at_random() -> None:
     x, rows = stream(12, 100, apart=0.6)
-    scores = left_out(
-        Familiarity.of(solved(x, rows)[0], solved(x, rows)[1], torch.zeros(WIDTH), 300.0), solved(x, rows)[1], x, rows
-    )[0][:, :12].double()
+    scores = left_out(familiarity_of(x, rows), solved(x, rows)[1], x, rows)[0][:, :12].double()
     found = best_factor(scores, rows)
     scaled = scores / relative_spread(scores, float(spread_of(scores).mean())).unsqueeze(1)
     others = (rows + 1 + torch.arange(len(rows)) % 11) % 12

@@ -20,13 +20,14 @@ own feature to that of the class, brought to one scale, with weight 1 / (1 + (N 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.moments import ClassTotals, Totals
 from prol.methods.closed_form.solvers import NEGLIGIBLE, SolvedHead, class_means, factor
 
 LEVEL_GROWTH = 1.75
@@ -43,7 +44,7 @@ LEAST_MARGIN = 1e-6
 """Least margin of the cosine among class means: below it, they have the same direction."""
 LEAST_SQUARE = 1e-6
 """Least squared length of a mean: below it, classes are the same."""
-DOUBLE = 5000
+DOUBLE = 50_000
 """Samples from which matrices are factored in float64: their largest eigenvalue grows with the samples."""
 HANDFUL = 20.0
 """Samples at which the cosine to class means counts as much as the Gaussian, from ten times as many on nothing."""
@@ -71,16 +72,25 @@ class Metric:
         """
         deviation = (samples * prior_variances(totals, levels)).sqrt()
         largest = float((totals.gram.diagonal() / deviation.square()).max())
-        scatter.div_(deviation).div_(deviation.unsqueeze(1))
-        scatter.diagonal().add_(1)
-        if freedom < DOUBLE:
-            scatter = scatter.float()
-        return cls(factor(scatter, largest), deviation.to(scatter), freedom + samples + overall)
+        deviation = deviation.to(scatter)
+        scatter.div_(deviation).div_(deviation.unsqueeze(1)).diagonal().add_(1)
+        lower = factor(scatter.to(working_dtype(freedom)), largest)
+        return cls(lower, deviation.to(lower), freedom + samples + overall)
 
     def solve(self, x: Tensor) -> Tensor:
         """Σ⁻¹x for each row of `[R, M]`."""
-        solved = torch.cholesky_solve((x.to(self.lower) / self.deviation).T, self.lower).T
-        return solved / self.deviation * self.weight
+        # `cholesky_solve` copies the factor, which takes longer than a few rows themselves.
+        solved: Tensor = torch.linalg.solve_triangular(self.lower.mT, self._whitened(x), upper=True)
+        return solved.T / self.deviation * self.weight
+
+    def squares(self, x: Tensor) -> Tensor:
+        """xᵀΣ⁻¹x for each row of `[R, M]`, `[R, 1]`."""
+        return self._whitened(x).square().sum(0).unsqueeze(1) * self.weight
+
+    def _whitened(self, x: Tensor) -> Tensor:
+        rows = (x.to(self.lower) / self.deviation).T
+        whitened: Tensor = torch.linalg.solve_triangular(self.lower, rows, upper=False)
+        return whitened
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,8 @@ class Gaussian:
     solved: Tensor
     lengths: Tensor
     seen: Tensor
+    samples: float
+    """Samples from which the covariance is estimated."""
 
     @classmethod
     def of(cls, totals: Totals, levels: Tensor, samples: float) -> Gaussian:
@@ -100,14 +112,30 @@ class Gaussian:
         count = totals.counts.sum()
         overall = overall_samples(freedom)
         share, mean = overall / float(count), totals.sums.sum(0) / count
-        weighted = totals.counts.unsqueeze(1) * means
-        scatter = torch.addmm(totals.gram, means.T, weighted, beta=1 + share, alpha=-1)
-        scatter.addr_(mean, mean, alpha=-overall)
+        roots = (totals.counts.sqrt().unsqueeze(1) * means).to(totals.gram)
+        scatter = torch.addmm(totals.gram, roots.T, roots, beta=1 + share, alpha=-1)
+        scatter.addr_(mean.to(scatter), mean.to(scatter), alpha=-overall)
         metric = Metric.of(totals, scatter, levels, freedom, samples, overall)
-        centre = means[seen].mean(0).to(metric.lower)
-        apart = (means.to(centre) - centre) * seen.unsqueeze(1)
+        means = means.to(metric.lower)
+        centre = means[seen].mean(0)
+        apart = (means - centre) * seen.unsqueeze(1)
         solved = metric.solve(apart)
-        return cls(metric, centre, solved, (solved * apart).sum(1).clamp(min=LEAST_SQUARE), seen)
+        return cls(metric, centre, solved, squared_lengths(solved, apart), seen, float(count))
+
+    def with_means(self, before: ClassTotals, now: ClassTotals) -> Gaussian:
+        """The same covariance with the class means of other sums, solved for classes whose mean has moved.
+
+        `before` are the sums of this one, whose classes are the first of those of `now`.
+        """
+        seen, means, added = now.counts > 0, class_means(*now).to(self.centre), len(now.counts) - len(before.counts)
+        known = class_means(*before).to(self.centre).where((before.counts > 0).unsqueeze(1), self.centre)
+        moved = (means - torch.cat([known, self.centre.expand(added, -1)])) * seen.unsqueeze(1)
+        rows = moved.any(1).nonzero().flatten()
+        centre = means[seen].mean(0)
+        solved = torch.cat([self.solved, self.solved.new_zeros(added, len(centre))])
+        solved[rows] += self.metric.solve(moved[rows])
+        solved = (solved - self.metric.solve((centre - self.centre).unsqueeze(0))) * seen.unsqueeze(1)
+        return replace(self, centre=centre, solved=solved, lengths=squared_lengths(solved, means - centre), seen=seen)
 
     def head(self) -> SolvedHead:
         weight = self.solved * self.lengths.rsqrt().unsqueeze(1)
@@ -171,17 +199,22 @@ class Overall:
     metric: Metric
 
     @classmethod
-    def of(cls, gaussian: Gaussian, totals: Totals, levels: Tensor, samples: float) -> Overall:
-        count, seen, within = totals.counts.sum(), gaussian.seen, gaussian.metric
-        mean, classes = totals.sums.sum(0) / count, int(seen.sum())
+    def of(
+        cls, gaussian: Gaussian, sums: ClassTotals, moments: Callable[[], Totals], levels: Tensor, samples: float
+    ) -> Overall:
+        """`moments` are computed where the covariance is factored."""
+        count, seen, within = sums.counts.sum(), gaussian.seen, gaussian.metric
+        mean, classes = sums.sums.sum(0) / count, int(seen.sum())
         if classes > len(mean) // MANY_CLASSES:
+            totals = moments()
             freedom = float(count - classes)  # as for Σ: where no sample was, both metrics are the same
             more = overall_samples(freedom)
-            scatter = torch.addr(totals.gram, mean, mean, alpha=-float(count)).mul_(1 + more / float(count))
+            around = mean.to(totals.gram)
+            scatter = torch.addr(totals.gram, around, around, alpha=-float(count)).mul_(1 + more / float(count))
             metric = Metric.of(totals, scatter, levels, freedom, samples, more)
             return cls(mean.to(metric.lower), None, metric)
-        roots = totals.counts[seen].sqrt().unsqueeze(1).to(within.lower)
-        apart, mean = class_means(totals.sums, totals.counts)[seen] - mean, mean.to(within.lower)
+        roots = sums.counts[seen].sqrt().unsqueeze(1).to(within.lower)
+        apart, mean = class_means(*sums)[seen] - mean, mean.to(within.lower)
         solved = roots * (gaussian.solved[seen] + within.solve((gaussian.centre - mean).unsqueeze(0)))
         spread = roots * apart.to(mean)
         lower = torch.linalg.cholesky(within.weight * torch.eye(classes).to(mean) + solved @ spread.T)
@@ -190,7 +223,7 @@ class Overall:
     def squares(self, features: Tensor) -> Tensor:
         """`[B, 1]` from features `[B, M]`."""
         y = features.to(self.mean) - self.mean
-        squares = (self.metric.solve(y) * y).sum(1, keepdim=True)
+        squares = self.metric.squares(y)
         return squares if self.between is None else squares - (y @ self.between.T).square().sum(1, keepdim=True)
 
 
@@ -211,15 +244,14 @@ class Familiarity:
     """Their mᵀΣ⁻¹m."""
 
     @classmethod
-    def of(cls, gaussian: Gaussian, totals: Totals, levels: Tensor, samples: float) -> Familiarity:
-        seen, overall = gaussian.seen, Overall.of(gaussian, totals, levels, samples)
-        return cls(gaussian, overall, gaussian.solved[seen], gaussian.lengths[seen])
+    def of(cls, gaussian: Gaussian, overall: Overall) -> Familiarity:
+        return cls(gaussian, overall, gaussian.solved[gaussian.seen], gaussian.lengths[gaussian.seen])
 
     def of_features(self, features: Tensor) -> Tensor:
         """`[B]` from features `[B, M]`."""
         g = self.gaussian
         x = features.to(g.centre) - g.centre
-        squares, crowd = (g.metric.solve(x) * x).sum(1, keepdim=True), self.overall.squares(features)
+        squares, crowd = g.metric.squares(x), self.overall.squares(features)
         products = x @ self.solved.T
         nearest = (self.lengths - 2 * products).amin(1, keepdim=True)
         return self.value(products * self.lengths.rsqrt(), squares, crowd, nearest).squeeze(1)
@@ -229,6 +261,16 @@ class Familiarity:
         squares, width = squares.clamp(min=LEAST_SQUARE), self.solved.shape[1]
         angle = scores.amax(1, keepdim=True) * squares.rsqrt()
         return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - squares - nearest) / (squares * width).sqrt()
+
+
+def squared_lengths(solved: Tensor, apart: Tensor) -> Tensor:
+    """mᵀΣ⁻¹m `[C]` from Σ⁻¹m and m `[C, M]`."""
+    return (solved * apart).sum(1).clamp(min=LEAST_SQUARE)
+
+
+def working_dtype(freedom: float) -> torch.dtype:
+    """In what a matrix of so many degrees of freedom is factored."""
+    return torch.float32 if freedom < DOUBLE else torch.float64
 
 
 def overall_samples(freedom: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -15,12 +15,12 @@ from prol.backbones.base import Pixels, require_tapped
 from prol.calibration import Observation, Prior, observe
 from prol.classes import Label
 from prol.learner import Learner, TaskClock
-from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, require_usable
+from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, Totals, require_usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
 from prol.methods.prol_plus.block_features import Scale
 from prol.methods.prol_plus.evidence import EVERY
-from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, cosine_weight
+from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, Overall, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
 from prol.methods.prol_plus.options import PROLPlusOptions, plan
@@ -30,6 +30,8 @@ from prol.state import State
 
 GLANCE = 4
 """Of so many chunks one is predicted by the classifier that was solved last."""
+MOST_AHEAD = 1.5
+"""Images, in times of those that a covariance was estimated from, up to which it may be taken over."""
 MOST_GONE = 0.1
 """Share of all images whose classes may be gone while the network is tuned."""
 
@@ -219,7 +221,7 @@ class PROLPlus(Learner):
         try:
             found = self._familiarity()
             assert found is not None
-            scores, familiarity = left_out(found, self.moments.totals(), features, rows)
+            scores, familiarity = left_out(found, self.moments.class_totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
         self.solved.replace(self.latest(self._head))
@@ -274,13 +276,30 @@ class PROLPlus(Learner):
             return None
         return familiarity.of_features(self._embed(self.scale.apply(encoded)))
 
+    def follow(self, earlier: Self) -> bool:
+        """The covariance stays that of an earlier state, of at least two thirds of the images; class means do not."""
+        before, now = earlier.moments.class_totals(), self.moments.class_totals()
+        if not bool(before.counts.any()) or earlier.classes != self.classes[: len(before.counts)]:
+            return False
+        gaussian = earlier.latest(earlier._gaussian)
+        if float(now.counts.sum()) > MOST_AHEAD * gaussian.samples:
+            return False
+        self._latest["_gaussian"] = gaussian.with_means(before, now)
+        self._latest["_overall"] = earlier.latest(earlier._overall)
+        self._latest["_correction"] = earlier.latest(earlier._correction)
+        return True
+
     def _gaussian(self) -> Gaussian:
-        return Gaussian.of(self.moments.totals(), self.levels, self.options.prior_samples)
+        return Gaussian.of(self._totals(), self.levels, self.options.prior_samples)
+
+    def _totals(self) -> Totals:
+        counts = self.moments.counts.rows
+        return self.moments.totals(working_dtype(float(counts.sum() - counts.count_nonzero())))
 
     def _correction(self) -> float:
         counts = self.moments.counts.rows
         enough = bool(counts.any()) and not cosine_weight(float(counts.sum()))
-        return correction(self.latest(self._gaussian), self.moments.totals()) if enough else 1.0
+        return correction(self.latest(self._gaussian), self.moments.class_totals()) if enough else 1.0
 
     def _head(self) -> SolvedHead:
         counts = self.moments.counts.rows
@@ -297,8 +316,11 @@ class PROLPlus(Learner):
     def _familiarity(self) -> Familiarity | None:
         if not bool(self.moments.counts.rows.any()):
             return None
-        gaussian, totals = self.latest(self._gaussian), self.moments.totals()
-        return Familiarity.of(gaussian, totals, self.levels, self.options.prior_samples)
+        return Familiarity.of(self.latest(self._gaussian), self.latest(self._overall))
+
+    def _overall(self) -> Overall:
+        gaussian, sums = self.latest(self._gaussian), self.moments.class_totals()
+        return Overall.of(gaussian, sums, self._totals, self.levels, self.options.prior_samples)
 
     # Removing, merging, counting
 

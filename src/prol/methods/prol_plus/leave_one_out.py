@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.moments import ClassTotals
 from prol.methods.closed_form.solvers import class_means
 from prol.methods.prol_plus.gaussian import LEAST_SQUARE, Familiarity, Gaussian, overall_samples
 
@@ -47,14 +47,14 @@ class Means:
     weight: float
 
     @classmethod
-    def of(cls, gaussian: Gaussian, totals: Totals, most: int | None = None) -> Means:
+    def of(cls, gaussian: Gaussian, sums: ClassTotals, most: int | None = None) -> Means:
         rows = gaussian.seen.nonzero().flatten()
-        total, classes = float(totals.counts.sum()), len(rows)
+        total, classes = float(sums.counts.sum()), len(rows)
         if most is not None and classes > most:
             rows = rows[torch.linspace(0, classes - 1, most).long().to(rows.device)]
         like = gaussian.centre
-        apart = class_means(totals.sums[rows], totals.counts[rows]).to(like) - like
-        counts, solved, lengths = totals.counts[rows].to(like), gaussian.solved[rows], gaussian.lengths[rows]
+        apart = class_means(sums.sums[rows], sums.counts[rows]).to(like) - like
+        counts, solved, lengths = sums.counts[rows].to(like), gaussian.solved[rows], gaussian.lengths[rows]
         return cls(apart, solved, lengths, counts, total, classes, gaussian.metric.weight)
 
     @property
@@ -82,16 +82,16 @@ class Means:
         return products, squares, lengths
 
 
-def left_out(familiarity: Familiarity, totals: Totals, features: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores `[B, C]` and familiarity `[B]` of features `[B, M]` of the class rows `[B]`, which `totals` include.
+def left_out(familiarity: Familiarity, sums: ClassTotals, features: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores `[B, C]` and familiarity `[B]` of features `[B, M]` of the class rows `[B]`, which `sums` include.
 
     What the only image of a class has is meaningless: without it, there is no such class. Nothing learnt scores -inf.
     """
     g, seen = familiarity.gaussian, familiarity.gaussian.seen
-    means = Means.of(g, totals)
+    means = Means.of(g, sums)
     own = (seen.cumsum(0) - 1)[rows].unsqueeze(1)
     d = features.to(g.centre) - g.centre - means.apart[own[:, 0]]
-    delta = (g.metric.solve(d) * d).sum(1, keepdim=True)
+    delta = g.metric.squares(d)
     products, squares, lengths = means.without(own, d @ means.solved.T, delta)
 
     # The distance to the mean of all samples by their covariance, both without x.
@@ -106,16 +106,16 @@ def left_out(familiarity: Familiarity, totals: Totals, features: Tensor, rows: T
     return scores, familiarity.value(found, squares, crowd, nearest).squeeze(1)
 
 
-def drawn_left_out(gaussian: Gaussian, totals: Totals) -> tuple[Tensor, Tensor]:
+def drawn_left_out(gaussian: Gaussian, sums: ClassTotals) -> tuple[Tensor, Tensor]:
     """Scores `[B, C]` of images drawn from each class as if they had been learnt and left out, and their classes `[B]`.
 
     Of d, dᵀΣ⁻¹m_k has the covariance WSWᵀ / f among the C classes, W being Σ⁻¹m, and dᵀΣ⁻¹d the mean tr(Σ⁻¹S) / f.
     Both follow from Σ, since Σ times its weight w is (1 + τ) S + k diag p + τ B, B being the scatter of class means.
     """
-    means, metric = Means.of(gaussian, totals, DRAWN_CLASSES), gaussian.metric
+    means, metric = Means.of(gaussian, sums, DRAWN_CLASSES), gaussian.metric
     count, freedom, width = len(means.counts), means.total - means.classes, means.apart.shape[1]
     between = means.apart @ means.solved.T  # [C, C], as all below
-    around = (totals.sums.sum(0) / means.total).to(means.apart) - gaussian.centre
+    around = (sums.sums.sum(0) / means.total).to(means.apart) - gaussian.centre
     roots = means.counts.sqrt().unsqueeze(1)
     spread, scale = roots * (means.apart - around), means.classes / count  # what the classes that take part stand for
     moved = spread @ means.solved.T
@@ -126,7 +126,7 @@ def drawn_left_out(gaussian: Gaussian, totals: Totals) -> tuple[Tensor, Tensor]:
     random = torch.Generator().manual_seed(0)
     signs = (torch.randint(0, 2, (PROBES, width), generator=random) * 2 - 1).to(metric.deviation)
     probes = signs * metric.deviation
-    trace = means.weight * width - float((metric.solve(probes) * probes).sum()) / PROBES
+    trace = means.weight * width - float(metric.squares(probes).sum()) / PROBES
     trace -= means.common * scale * float((roots * (means.solved - metric.solve(around.unsqueeze(0))) * spread).sum())
     delta = trace / (freedom * (1 + means.common))
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prol.calibration import FACTORS, least, relative_spread, spread_of
-from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.moments import ClassTotals
 from prol.methods.prol_plus.gaussian import Gaussian
 from prol.methods.prol_plus.leave_one_out import drawn_left_out
 
@@ -39,12 +39,12 @@ def prior_temperatures(counts: Tensor) -> Tensor:
     return found * (counts > 0)
 
 
-def correction(gaussian: Gaussian, totals: Totals) -> float:
+def correction(gaussian: Gaussian, sums: ClassTotals) -> float:
     """The factor by which images drawn from the Gaussian correct the formula; 1 while there are too few samples."""
-    counts = totals.counts[gaussian.seen]
+    counts = sums.counts[gaussian.seen]
     if float(counts.sum()) - len(counts) < LEAST_FREEDOM or len(counts) < 2:
         return 1.0
-    scores, rows = drawn_left_out(gaussian, totals)
+    scores, rows = drawn_left_out(gaussian, sums)
     formula = float(prior_temperatures(counts).mean())
     found = SPREAD_OUT * best_factor(scores.double().cpu() / formula, rows.cpu())
     return min(max(found, 1 / MOST_CORRECTION), MOST_CORRECTION)
