@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from prol.backbones.base import Pixels
-from prol.classes import Label, read_labels, require_distinct
+from prol.classes import Label, read_labels, require_distinct, require_text
 from prol.classes import Removal as Removal
 from prol.model import Footprint as Footprint
 from prol.model import SavedState as SavedState
@@ -116,6 +116,7 @@ class Learner(Predictor):
         """One update on one chunk. A chunk that is refused, with a ValueError, changes nothing."""
         pixels, names = self.read_chunk(images, labels)
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
+        require_text(new)
         due = self.calibration.due
         observed = self.foresee(pixels, names) if due else None
         random = self.random.get_state()
@@ -158,6 +159,7 @@ class Learner(Predictor):
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
+        require_text(announced)
         self.flush()
         self.undo_record.forget()
         self.arrive([name for name in announced if name not in self.row_of], boundary=True)

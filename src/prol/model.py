@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
@@ -23,6 +24,7 @@ from prol.classes import (
     UnknownClass,
     read_labels,
     require_label_each,
+    require_text,
     with_rows_together,
     without_row,
 )
@@ -39,6 +41,21 @@ T = TypeVar("T")
 SavedState = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and everything else as JSON."""
 _MOST_NAMED = 8
+_DOCUMENTED = (
+    *("backbone", "classes", "name", "options", "seed"),
+    *(
+        "learn",
+        "learn_folder",
+        "predict",
+        "classify",
+        "evaluate",
+        "boundary",
+        "familiarity",
+        "predict_with_familiarity",
+    ),
+    *("encode_images", "predict_encoded", "state", "load_state", "clone", "save", "rename_class", "merge_classes"),
+    *("remove_class", "unlearn", "enable_undo", "undo", "class_counts", "footprint", "report", "needs_tasks"),
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +125,14 @@ class Model:
         >>> prol.create("ncm", "tiny", device="cpu")
         <learner ncm on vit_tiny_patch16_128.distilled: no classes, nothing learnt, 0 bytes stored>
         """
+        return f"<learner {self.name} on {self.backbone.name}: {', '.join(self._facts())}>"
+
+    def _repr_html_(self) -> str:
+        facts = "".join(f"<li>{escape(fact)}</li>" for fact in self._facts())
+        return f"<p>learner <b>{escape(self.name)}</b> on {escape(self.backbone.name)}</p><ul>{facts}</ul>"
+
+    def _facts(self) -> tuple[str, str, str]:
+        """Classes, images learnt and bytes stored."""
         counts, stored = self.class_counts(), self.footprint()
         images = self.calibration.images if counts is None else round(float(counts.sum()))
         size = stored.parameters_stored.bytes + stored.statistics_stored.bytes + stored.samples_stored.bytes
@@ -115,7 +140,11 @@ class Model:
         more = f" and {total - _MOST_NAMED:,} more" if total > _MOST_NAMED else ""
         known = f"{total:,} class{'es' * (total > 1)} ({names}{more})" if total else "no classes"
         learnt = f"{images:,} image{'s' * (images > 1)} learnt" if images else "nothing learnt"
-        return f"<learner {self.name} on {self.backbone.name}: {known}, {learnt}, {size:,} bytes stored>"
+        return known, learnt, f"{size:,} bytes stored"
+
+    def __dir__(self) -> list[str]:
+        """The names of the documentation, which completion offers; those for writing a method are on its class."""
+        return sorted({*_DOCUMENTED, *(name for name in object.__dir__(self) if name.startswith("__"))})
 
     # Saving
 
@@ -211,6 +240,7 @@ class Model:
     def rename_class(self, old: Label, new: Label) -> None:
         """Gives a class another name. LookupError where there is no such class, ValueError where `new` is taken."""
         row, [name] = self.known_row(old), read_labels([new])
+        require_text([name])
         if self.row_of.get(name, row) != row:
             raise ValueError(f"there is a class {name!r} already: merge {old!r} into it, or choose another name")
         self.undo_record.forget()

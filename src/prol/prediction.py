@@ -97,11 +97,9 @@ class Classification:
         return "\n".join(lines + [f"... and {more:,} more"] * (more > 0)) if rows else "no images"
 
     def _repr_html_(self) -> str:
-        titles, *rows = self._rows()
-        head = "".join(f"<th>{title}</th>" for title in titles)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        more = f"<p>... and {len(self) - len(rows):,} more</p>" if len(self) > len(rows) else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        cells = self._rows()
+        left = len(self) - len(cells) + 1
+        return (html_table(cells) + f"<p>... and {left:,} more</p>" * (left > 0)) if len(self) else "<p>no images</p>"
 
     def _rows(self) -> list[list[str]]:
         """Titles, and the cells of the first images."""
@@ -123,6 +121,22 @@ class Classification:
     def to_pandas(self) -> pandas.DataFrame:
         """The columns of `to_dict` as a data frame; needs pandas."""
         return data_frame(self.to_dict())
+
+
+def html_table(cells: Sequence[Sequence[str]]) -> str:
+    """A table of which the first row holds the titles; nothing where there is no row.
+
+    >>> html_table([["class"], ["<b>"]])
+    '<table><thead><tr><th>class</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    if not cells:
+        return ""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
+
+    rows = "".join(row(one, "td") for one in cells[1:])
+    return f"<table><thead>{row(cells[0], 'th')}</thead><tbody>{rows}</tbody></table>"
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
@@ -228,7 +242,7 @@ class Predictor(Model):
         """What `predict` and `familiarity` return, from one encoding."""
         pixels = self.backbone.read(images)
         if not self.classes or not len(pixels):
-            return self.predict(images), self.familiarity(images)
+            return self._predict_pixels(pixels), self.familiarity(images)
         self.flush()
         scores, found = [], []
         for batch, _ in self._batches(pixels):
@@ -248,7 +262,7 @@ class Predictor(Model):
     def classify(self, images: Any) -> Classification:
         """Labels with calibrated probabilities, and how likely each image is of none of the known classes."""
         scores, familiarity = self.predict_with_familiarity(images)
-        if not self.classes or not bool(scores.isfinite().any()):
+        if not self.classes or (len(scores) and not bool(scores.isfinite().any())):
             raise ValueError("nothing was learnt yet, so there is nothing to predict: call learn first")
         unknown = None if familiarity is None else self.calibration.unknown(familiarity)
         return Classification([self.classes[row] for row in scores.argmax(1).tolist()], self.probable(scores), unknown)

@@ -86,6 +86,8 @@ class Config(TypedDict):
     method: str
     options: dict[str, Any]
     options_given: NotRequired[dict[str, Any]]
+    method_file: NotRequired[str]
+    method_sha256: NotRequired[str]
     seed: int
     backbone: Backbone
     preprocessing: NotRequired[Preprocessing | None]
@@ -101,6 +103,8 @@ class Config(TypedDict):
     checkpoint_every: int | None
     checkpoint_share: NotRequired[float]
     side_by_side: NotRequired[bool]
+    load_start: NotRequired[float | None]
+    processors: NotRequired[Count | None]
 
 
 class Metrics(TypedDict):
@@ -201,6 +205,7 @@ class Timing(TypedDict):
     test_features_reused: bool
     hardware: NotRequired[list[str]]
     tasks: list[TaskTiming]
+    load_end: NotRequired[float | None]
 
 
 class Stream(TypedDict):

@@ -100,7 +100,7 @@ def _read_train_and_test(found: FoundFiles, image_column: str | None, label_colu
 
 
 def _notes(names: tuple[str, ...], labels: NDArray[np.int64]) -> tuple[str, ...]:
-    return note_on_empty("classes", [names[i] for i in np.setdiff1d(np.arange(len(names)), labels)])
+    return note_on_empty([names[i] for i in np.setdiff1d(np.arange(len(names)), labels)])
 
 
 @dataclass(frozen=True)

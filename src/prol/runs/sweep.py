@@ -14,6 +14,7 @@ from typing import Any
 
 from prol.backbones import open_backbone
 from prol.files import locked_folder, read_text, write_json, write_text
+from prol.method_files import label
 from prol.options import spell, spell_method, spell_options
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
@@ -109,11 +110,11 @@ def folder_name(plan: Plan) -> str:
     'prol-length=3,lr=0.01-digits-chunk=50,development=true-seed2'
     """
     settings = named_settings(plan)
-    parts = (plan.method, spell_options(plan.options), plan.dataset, spell_options(settings))
+    parts = (label(plan.method), spell_options(plan.options), plan.dataset, spell_options(settings))
     plain = "-".join(filter(None, parts))
     safe = re.sub(r"[^\w.,=+-]", "_", plain)
     if safe != plain or len(safe) > _LONGEST:
-        content = json.dumps([plan.method, dict(plan.options), plan.dataset, settings], sort_keys=True)
+        content = json.dumps([label(plan.method), dict(plan.options), plan.dataset, settings], sort_keys=True)
         safe = f"{safe[:_PREFIX]}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     return f"{safe}-seed{plan.seed}"
 

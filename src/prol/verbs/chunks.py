@@ -68,6 +68,8 @@ class ImageStream:
                 yield images, labels
                 learnt += len(images)
                 shown.update(learnt, self.status)
+        if total and not learnt:
+            raise ValueError(f"none of the {_counted(total, 'image')} could be read: are they images?")
 
     def held_out(self) -> Iterator[Batch]:
         """The images to test on; of an iterable, those held out in the last pass."""
