@@ -55,7 +55,19 @@ _DOCUMENTED = (
         "predict_with_familiarity",
     ),
     *("encode_images", "predict_encoded", "state", "load_state", "clone", "save", "rename_class", "merge_classes"),
-    *("remove_class", "unlearn", "enable_undo", "undo", "enable_prequential", "label_issues", "learning_curve", "class_counts", "footprint", "report", "needs_tasks"),
+    *(
+        "remove_class",
+        "unlearn",
+        "enable_undo",
+        "undo",
+        "enable_prequential",
+        "label_issues",
+        "learning_curve",
+        "class_counts",
+        "footprint",
+        "report",
+        "needs_tasks",
+    ),
 )
 
 
@@ -166,6 +178,8 @@ class Model:
         self.random.set_state(tensors["random"].cpu())
         here = {name: t.to(self.backbone.device, copy=True) for name, t in tensors.items() if name != "random"}
         self.stored.load(here, meta["method"], len(self.classes))
+        if self.prequential is not None:
+            self.prequential.require_consistent(len(self.classes))
 
     def clone(self) -> Self:
         """An independent learner in the same state."""

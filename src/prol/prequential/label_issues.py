@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from prol.prediction import MOST_PRINTED, data_frame
 from prol.classes import Label
+from prol.prediction import MOST_PRINTED, data_frame
 from prol.prequential.statistics import ENOUGH
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class LabelIssues:
     """Images whose labels are least probable, the least probable first, out of so many that were `judged`.
 
     >>> LabelIssues((LabelIssue("cat/7.jpg", "cat", 0.002, "dog", 0.97),), 40)
-    1 of 40 judged images, by the probability of the label before the image was learnt
+    1 of 40 judged images, by the probability of the label before learning
     image      label  probability  most probable other
     cat/7.jpg  cat          0.2 %  dog (97.0 %)
     """
@@ -58,7 +58,9 @@ class LabelIssues:
         if found is None or not found["capacity"]:
             raise ValueError("no ids are recorded: call enable_prequential(record_ids=True) before learn")
         most = math.ceil(share * found["judged"])
-        rows = zip(found["ids"], found["labels"], found["probabilities"], found["predicted"], found["others"], strict=True)
+        rows = zip(
+            found["ids"], found["labels"], found["probabilities"], found["predicted"], found["others"], strict=True
+        )
         issues = [LabelIssue(name, classes[row], p, classes[other], q) for name, row, p, other, q in rows]
         return cls(tuple(issues[:most]), found["judged"])
 
@@ -83,9 +85,7 @@ class LabelIssues:
     def _headline(self) -> str:
         if not self.judged:
             return f"no image was judged: labels are judged once {ENOUGH} images of their class are known"
-        return (
-            f"{len(self):,} of {self.judged:,} judged images, by the probability of the label before the image was learnt"
-        )
+        return f"{len(self):,} of {self.judged:,} judged images, by the probability of the label before learning"
 
     def _cells(self) -> list[list[str]]:
         cells = [["image", "label", "probability", "most probable other"]] if self.issues else []

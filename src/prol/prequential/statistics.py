@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +21,10 @@ RECORDED = 1000
 """Ids that are recorded unless another number is given."""
 LISTS = ("ids", "labels", "predicted", "probabilities", "others")
 """Of each recorded image: id, row of its label, row of the most probable other class, and both probabilities."""
+
+
+Record = tuple[Label, Label, Label, float, float]
+"""A recorded image outside of its learner: the same with names instead of rows."""
 
 
 class Predicted(NamedTuple):
@@ -52,8 +55,8 @@ class Prequential:
     """Sums over predictions made before learning: per class, by how many of its images were known at that time.
 
     `bins` `[C, 24, 4]` are images, right predictions, summed confidence, and the summed number of classes known;
-    `images` `[C]` are those learnt of each class. Of the `judged` images, whose classes had at least 10, at most `capacity` with the least probable labels are
-    recorded by id.
+    `images` `[C]` are those learnt of each class. `judged` images were of classes of which at least 10 were known. Of
+    these, at most `capacity` with the least probable labels are recorded by id.
     """
 
     def __init__(self, state: State) -> None:
@@ -70,8 +73,8 @@ class Prequential:
         self._state.value("capacity", self)
         for name in LISTS:
             self._state.value(name, self, is_row=name in ("labels", "predicted"))
-        self._state.on_remove(partial(_without_class, self._state.prefix))
-        self._state.on_combine(partial(_with_classes_merged, self._state.prefix))
+        self._state.on_remove(_without_class)
+        self._state.on_combine(_with_classes_merged)
 
     def begin(self, classes: int, counts: Tensor | None) -> None:
         """Adds the rows of classes that are known already, of which so many images were learnt."""
@@ -98,7 +101,9 @@ class Prequential:
             seen = before > 0
             cells = BINS * own[seen] + torch.tensor([bin_of(count) for count in before[seen].tolist()]).long()
             ones = torch.ones_like(label)
-            values = torch.stack([ones, (label > other).double(), torch.maximum(label, other), predicted.known * ones], 1)
+            values = torch.stack(
+                [ones, (label > other).double(), torch.maximum(label, other), predicted.known * ones], 1
+            )
             sums = self.bins.rows.view(-1, SUMS)
             sums.index_add_(0, cells.to(sums.device), values[seen].to(sums))
             judged = before >= ENOUGH
@@ -115,15 +120,27 @@ class Prequential:
     def _records(self) -> list[tuple[Any, ...]]:
         return list(zip(*(getattr(self, name) for name in LISTS), strict=True))
 
-    def set_records(self, records: Sequence[Sequence[Any]]) -> None:
-        """Keeps those of these records whose labels are least probable, in that order."""
-        kept = sorted(records, key=lambda record: record[3])[: self.capacity]
+    def set_records(self, records: Iterable[tuple[Any, ...]]) -> None:
+        """Stores those of these records whose labels are least probable, in that order."""
+        kept = _least_probable(records, self.capacity)
         for place, name in enumerate(LISTS):
             setattr(self, name, [record[place] for record in kept])
 
     def forget(self, row: int) -> None:
         """Removes the records of a class that is about to be removed."""
         self.set_records([record for record in self._records() if row not in record[1:3]])
+
+    def named(self, classes: Sequence[Label]) -> tuple[Record, ...]:
+        """The records with names of classes instead of their rows."""
+        return tuple((name, classes[row], classes[other], p, q) for name, row, other, p, q in self._records())
+
+    def require_consistent(self, classes: int) -> None:
+        """ValueError where lists that were loaded do not fit each other or so many classes."""
+        rows, likely = [*self.labels, *self.predicted], [*self.probabilities, *self.others]
+        fits = len({len(getattr(self, name)) for name in LISTS}) == 1 and len(self.ids) <= self.capacity
+        named = all(isinstance(name, str | int) and not isinstance(name, bool) for name in self.ids)
+        if not (fits and named and all(0 <= row < classes for row in rows) and all(0 <= p <= 1 for p in likely)):
+            raise ValueError("the ids recorded of images, their classes and probabilities do not fit each other")
 
     def notes(self) -> list[str]:
         """What removing a class, or unlearning images, leaves here."""
@@ -139,18 +156,33 @@ def bin_of(images: float) -> int:
     return min(BINS - 1, int(2 * math.log2(images)))
 
 
-def _without_class(prefix: str, tensors: Any, values: dict[str, Any], row: int) -> str:  # noqa: ARG001
-    """Removes records whose label, or most probable other class, is removed; rows behind it move later."""
-    found = values.get(prefix.rstrip("/"))
+def put_records(values: dict[str, Any], records: Sequence[Record], classes: Sequence[Label]) -> None:
+    """Puts the records of several learners, who know these classes between them, into the values of a state."""
+    found = values.get("prequential")
     if found is not None:
-        kept = [place for place in range(len(found["ids"])) if row not in (found["labels"][place], found["predicted"][place])]
+        row_of = {name: row for row, name in enumerate(classes)}
+        rows = [(name, row_of[label], row_of[other], p, q) for name, label, other, p, q in records]
+        kept = _least_probable(rows, found["capacity"])
+        found |= {name: [record[place] for record in kept] for place, name in enumerate(LISTS)}
+
+
+def _least_probable(records: Iterable[tuple[Any, ...]], capacity: int) -> list[tuple[Any, ...]]:
+    return sorted(records, key=lambda record: record[LISTS.index("probabilities")])[:capacity]
+
+
+def _without_class(tensors: Any, values: dict[str, Any], row: int) -> str:  # noqa: ARG001
+    """Removes records whose label, or most probable other class, is removed; rows behind it move later."""
+    found = values.get("prequential")
+    if found is not None:
+        pairs = enumerate(zip(found["labels"], found["predicted"], strict=True))
+        kept = [place for place, rows in pairs if row not in rows]
         found |= {name: [found[name][place] for place in kept] for name in LISTS}
     return ""
 
 
-def _with_classes_merged(prefix: str, tensors: Any, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG001
+def _with_classes_merged(tensors: Any, values: dict[str, Any], source: int, into: int) -> None:  # noqa: ARG001
     """Records of the class that goes become those of the other; one that names both is a contradiction no more."""
-    found = values.get(prefix.rstrip("/"))
+    found = values.get("prequential")
     if found is not None:
         for name in ("labels", "predicted"):
             found[name] = [into if row == source else row for row in found[name]]
