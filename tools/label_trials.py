@@ -2,11 +2,12 @@
 
     python tools/label_trials.py prepare --cifar100 PATH --cub200 PATH --store DIR
     python tools/label_trials.py run --store DIR --out results/development/label-trials-small.jsonl
+    python tools/label_trials.py again --out results/development/label-trials-small.jsonl
 
 `prepare` computes features of at most 6,000 training images once: 30 of each class of CIFAR-100, 90 of every fifth, and
 30 of each of 60 classes of CUB-200. `run` streams shuffled chunks of 10 of them through a learner, and adds a line of
-JSON for each stream that the file does not have yet. Streams are of all 100 or 60 classes (`cifar100`, `cub200`), or of
-12 classes with 20 images each (`12 of cifar100`, `12 of cub200`).
+JSON for each stream that the file does not have yet. `again` computes estimates from the sums in the file. Streams are
+of all 100 or 60 classes (`cifar100`, `cub200`), or of 12 classes with 20 images each (`12 of cifar100`, `12 of cub200`).
 
     issues   5 % of the labels are changed to another class; all 20 images of each class are learnt. Of images whose
              class has 10 images by then: the area under the ROC curve by the probability of the label and by the
@@ -36,6 +37,7 @@ from prol.backbones import open_backbone
 from prol.backbones.base import PLAIN
 from prol.evaluation.detection import auroc
 from prol.learner import Learner
+from prol.prequential.learning_curve import LearningCurve
 
 CHUNK, FLIPPED, FLAGGED, MORE = 10, 0.05, 0.2, 10
 FIRST_SEED = 100
@@ -52,6 +54,9 @@ STREAMS = (
     ("curve", "prol_plus", "12 of cifar100", 20),
     ("curve", "prol_plus", "cifar100", 10),
     ("curve", "prol_plus", "cub200", 10),
+    ("curve", "ncm", "12 of cifar100", 20),
+    ("curve", "ncm", "cifar100", 10),
+    ("curve", "ncm", "cub200", 10),
 )
 OWN = slice(4608, 4992)
 """The network's own feature among those that PROL+ reads."""
@@ -150,6 +155,26 @@ def curve(store: Path, method: str, kind: str, seed: int, backbone: Any) -> dict
     return estimate | sums | {"true_now": before, "true_after": after, "true_deviation": deviation}
 
 
+def estimated(row: dict[str, Any]) -> dict[str, Any]:
+    """The same row with the estimate that follows from its sums by the constants of now."""
+    few = row["stream"].startswith("12")
+    classes = 12 if few else 100 if row["stream"] == "cifar100" else 60
+    bins = np.zeros((classes, 24, 4))
+    for number, *sums in row["sums"]:
+        bins[0, number] = sums
+    images = np.full(classes, 20.0 if few else 10.0)
+    slope = registry.method(row["method"]).error_slope
+    found = LearningCurve(tuple(range(classes)), images, bins, slope).estimate(MORE)
+    assert found is not None
+    return row | {name: round(getattr(found, name), 4) for name in ("now", "after", "low", "high")}
+
+
+def again(wanted: argparse.Namespace) -> None:
+    rows = [json.loads(line) for line in wanted.out.read_text().splitlines()]
+    rows = [estimated(row) if row["task"] == "curve" else row for row in rows]
+    wanted.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def accuracy(learner: Learner, test: list[NDArray[np.int64]]) -> tuple[float, float]:
     """The mean over classes in percent, and its standard deviation by the number of test images."""
     scores = learner.predict(torch.from_numpy(np.concatenate(test)))
@@ -179,13 +204,13 @@ def run(wanted: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("prepare", "run"))
-    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("step", choices=("prepare", "run", "again"))
+    parser.add_argument("--store", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/development/label-trials-small.jsonl"))
     parser.add_argument("--cifar100")
     parser.add_argument("--cub200")
     wanted = parser.parse_args()
-    (prepare if wanted.step == "prepare" else run)(wanted)
+    {"prepare": prepare, "run": run, "again": again}[wanted.step](wanted)
 
 
 if __name__ == "__main__":

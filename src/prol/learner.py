@@ -19,7 +19,7 @@ from prol.options import Count, Options
 from prol.prediction import InputOptions as InputOptions
 from prol.prediction import Predictor
 from prol.prequential.label_issues import SHARE, LabelIssues
-from prol.prequential.learning_curve import LearningCurve
+from prol.prequential.learning_curve import SLOPE, LearningCurve
 from prol.prequential.statistics import RECORDED, Predicted
 from prol.state import State as State
 from prol.tables import Amount as Amount
@@ -97,6 +97,9 @@ class Learner(Predictor):
     several_steps: ClassVar[bool] = False
     """Whether a chunk takes several steps, so that what the first ones overwrite must be restored if a later one fails.
     Such a method calls `stored.overwrites` before the first."""
+    error_slope: ClassVar[tuple[float, float]] = SLOPE
+    """Mean and standard deviation of β where the error falls as n^-β with n images per class: what `learning_curve`
+    expects before there is evidence."""
     clock: TaskClock | None = None
 
     def update(self, encoded: Tensor, rows: Tensor) -> None:
@@ -222,7 +225,7 @@ class Learner(Predictor):
 
         ValueError without `enable_prequential()`. See `prol.prequential.LearningCurve`.
         """
-        return LearningCurve.of(self.prequential, self.classes)
+        return LearningCurve.of(self.prequential, self.classes, self.error_slope)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""

@@ -1,9 +1,10 @@
 """How accuracy grows with images per class, from predictions made before learning, and what more images would bring.
 
 The error of a class of which n images are known is taken to be A ((K - 1) / (C - 1))^0.45 n^-β among K of C classes.
-The errors of each bin are its expected ones by confidence, corrected by the gap between confidence and accuracy over
-all bins, which has a normal prior of five points: confidences vary less than counts of errors. A and β are fitted as
-for Poisson counts, β with a normal prior. All constants were chosen on training images.
+The errors of each bin are its expected ones by confidence, corrected by its gap between accuracy and confidence, since
+confidences vary less than counts of errors. Gaps of bins have a normal prior of five points around the gap over all,
+which has one of ten points. A and β are fitted as for Poisson counts, β with a normal prior that depends on the method.
+All constants were chosen on training images.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 MORE = 10
 """Images per class that an estimate adds unless another number is given."""
-SLOPE, SLOPE_DEVIATION = 0.34, 0.05
-"""β before there is evidence: its mean, and the standard deviation."""
+SLOPE = 0.3, 0.15
+"""β before there is evidence: its mean and standard deviation, for methods that do not say otherwise."""
 GROWTH = 0.45
 """Exponent of the classes other than the own one."""
-GAP_DEVIATION = 0.05
-"""Standard deviation of the gap between accuracy and confidence."""
+GAP_DEVIATION, BIN_DEVIATION = 0.1, 0.05
+"""Standard deviation of the gap between accuracy and confidence, and of the gap of a bin about that of all."""
 VARIANCE = 0.12
 """That of one prediction about its confidence."""
 MODEL_DEVIATION = 0.04
@@ -77,12 +78,17 @@ class LearningCurve:
     classes: tuple[Label, ...]
     images: NDArray[np.float64]
     bins: NDArray[np.float64]
+    slope: tuple[float, float] = SLOPE
+    """Mean and standard deviation of β before there is evidence."""
 
     @classmethod
-    def of(cls, stored: Prequential | None, classes: Sequence[Label]) -> LearningCurve:
+    def of(
+        cls, stored: Prequential | None, classes: Sequence[Label], slope: tuple[float, float] = SLOPE
+    ) -> LearningCurve:
         if stored is None:
             raise ValueError("no predictions were recorded: call enable_prequential() before learn")
-        return cls(tuple(classes), stored.images.rows.cpu().numpy().copy(), stored.bins.rows.cpu().numpy().copy())
+        images, bins = stored.images.rows.cpu().numpy().copy(), stored.bins.rows.cpu().numpy().copy()
+        return cls(tuple(classes), images, bins, slope)
 
     def points(self, label: Label | None = None) -> list[tuple[int, int, int, float]]:
         """Images known from and to, predictions, and the accuracy of these in percent; of one class, or of all."""
@@ -106,7 +112,7 @@ class LearningCurve:
         pooled = self.bins.sum(0)
         if seen.sum() < 2 or pooled[:, 0].sum() < FEWEST:
             return None
-        fit = _fitted(pooled, int(seen.sum()))
+        fit = _fitted(pooled, int(seen.sum()), self.slope)
         now, after = (fit.errors(self.images[seen] + extra) for extra in (0, more))
         error = float(fit.weights @ after)
         spread = float(fit.weights @ (after - error) ** 2) + (fit.level_deviation**2 + MODEL_DEVIATION**2) * error**2
@@ -166,29 +172,32 @@ class _Fit:
         )
 
 
-def _fitted(pooled: NDArray[np.float64], classes: int) -> _Fit:
-    """From sums `[24, 4]` over so many classes."""
-    gap, share, deviation = _calibration_gap(pooled)
+def _fitted(pooled: NDArray[np.float64], classes: int, prior: tuple[float, float]) -> _Fit:
+    """From sums `[24, 4]` over so many classes, with this prior of β."""
+    gap, deviation = _calibration_gap(pooled)
     used = pooled[:, 0] > 0
     middles = np.array([middle(number) for number in range(BINS)])
-    count, _, confidence, known = pooled[used].T
-    wrong = np.maximum(count - confidence - count * gap * share, LEAST_ERRORS / used.sum())
+    count, right, confidence, known = pooled[used].T
+    own = count / (count + VARIANCE / BIN_DEVIATION**2)  # the share of its own gap in that of a bin
+    wrong = count - confidence - own * (right - confidence) - (1 - own) * count * gap
+    wrong = np.maximum(wrong, LEAST_ERRORS / used.sum())
     log_images, others = np.log(middles[used]), np.maximum(known / count - 1, 1) / max(classes - 1, 1)
     logs, levels = [], []
     for slope in SLOPES:
         shape = GROWTH * np.log(others) - slope * log_images
         level = wrong.sum() / (count * np.exp(shape)).sum()
-        logs.append(float((wrong * (np.log(level) + shape)).sum()) - ((slope - SLOPE) / SLOPE_DEVIATION) ** 2 / 2)
+        logs.append(float((wrong * (np.log(level) + shape)).sum()) - ((slope - prior[0]) / prior[1]) ** 2 / 2)
         levels.append(level)
     weights = np.exp(np.array(logs) - max(logs))
     return _Fit(np.array(levels), weights / weights.sum(), deviation / (wrong.sum() / count.sum()))
 
 
-def _calibration_gap(pooled: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Accuracy less confidence over all predictions, the share of it that is believed, and what deviation is left."""
+def _calibration_gap(pooled: NDArray[np.float64]) -> tuple[float, float]:
+    """Accuracy less confidence over all predictions, shrunk towards 0, and the standard deviation that is left."""
     count, right, confidence, _ = pooled.sum(0)
     share = count / (count + VARIANCE / GAP_DEVIATION**2)
-    return (right - confidence) / count, share, math.sqrt(GAP_DEVIATION**2 * (1 - share) + VARIANCE / count * share)
+    gap = share * (right - confidence) / count
+    return gap, math.sqrt(GAP_DEVIATION**2 * (1 - share) + VARIANCE / count * share)
 
 
 def middle(number: int) -> float:

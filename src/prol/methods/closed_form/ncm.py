@@ -31,6 +31,7 @@ class NCM(Learner):
     family: ClassVar[str] = "closed form"
     citation: ClassVar[str] = "Mensink et al., Distance-Based Image Classification, TPAMI 2013; Janson et al., 2022"
     additive: ClassVar[bool] = True
+    error_slope: ClassVar[tuple[float, float]] = (0.14, 0.05)
     Options: ClassVar[type] = NCMOptions
     options: NCMOptions
 

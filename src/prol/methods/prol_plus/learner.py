@@ -49,6 +49,7 @@ class PROLPlus(Learner):
     citation: ClassVar[str] = "this library; after PROL (ICCV 2025), LayUP (2024), RanPAC (2023), streaming LDA (2020)"
     uses_tasks: ClassVar[bool] = True
     additive: ClassVar[bool] = True
+    error_slope: ClassVar[tuple[float, float]] = (0.35, 0.05)
     frozen = False
     Options: ClassVar[type] = PROLPlusOptions
     options: PROLPlusOptions
