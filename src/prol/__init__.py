@@ -1,10 +1,15 @@
 """prol learns an image classifier from a stream in one pass, stores no sample, and predicts at any moment."""
 
+import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from prol.former_names import FormerModules
+
+# Read by OpenMP when torch is loaded. By default its threads spin while they wait, which takes processors from other
+# processes and, as soon as these want them, from the threads that are waited for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 try:
     __version__ = version("prol")
