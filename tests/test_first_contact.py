@@ -12,7 +12,7 @@ import prol
 from docs.pages import DOCS
 from methods.small_streams import pictures
 from prol import registry
-from prol.answers import Classification
+from prol.prediction import Classification
 
 IMAGES = pictures([0, 1, 2, 3])
 

@@ -23,6 +23,7 @@ from prol.classes import (
     Tensors,
     UnknownClass,
     read_labels,
+    require_label_each,
     require_text,
     with_rows_together,
     without_row,
@@ -33,7 +34,7 @@ from prol.tables import Amount, Record
 from prol.undo import FAILED, UNDONE, UndoRecord
 
 if TYPE_CHECKING:
-    from prol.backbones.base import Backbone
+    from prol.backbones.base import Backbone, Pixels
     from prol.learner import Learner
 
 T = TypeVar("T")
@@ -74,6 +75,13 @@ class Model:
     family: ClassVar[str]
     citation: ClassVar[str]
     Options: ClassVar[type]
+    keeps_samples: ClassVar[bool] = False
+    default_backbone: ClassVar[str] = "builtin"
+    """What `prol.create` and `prol run` open unless a backbone is named."""
+    from_scratch: ClassVar[bool] = False
+    """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
+    needs_blocks: ClassVar[bool] = False
+    """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
         if not 0 <= seed < 2**63:
@@ -148,7 +156,7 @@ class Model:
         return tensors | {"random": self.random.get_state()}, meta
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Takes over what `state` returned, on this learner's device."""
+        """Loads what `state` returned, on this learner's device."""
         self.undo_record.forget()
         self._name_classes(meta["classes"])
         self._latest.clear()
@@ -181,7 +189,7 @@ class Model:
         self.undo_record.enable(enabled)
 
     def undo(self) -> None:
-        """The state, classes and random state are again, bit for bit, as before the last chunk.
+        """Restores the state, classes and random state, bit for bit, as before the last chunk.
 
         Only the last chunk can be undone, and only if it was learnt after `enable_undo`: ValueError otherwise.
         """
@@ -191,7 +199,7 @@ class Model:
         self._latest.clear()
 
     def _return_to(self, record: Record | None, random: Tensor, reason: str = FAILED) -> None:
-        """Everything is as before a chunk, of which there is no record where it had nothing to take back."""
+        """Restores everything as before a chunk, of which there is no record where it had nothing to roll back."""
         self.random.set_state(random)
         if record is not None:
             self.undo_record.forget(reason)  # its copies may become the state itself
@@ -210,6 +218,14 @@ class Model:
     def _name_classes(self, names: Sequence[Label]) -> None:
         self.classes = list(names)
         self.row_of = {name: row for row, name in enumerate(self.classes)}
+
+    def read_chunk(self, images: Any, labels: Any) -> tuple[Pixels, list[Label]]:
+        """Images and their labels, one for each; there must be one at least."""
+        pixels, names = self.backbone.read(images), read_labels(labels)
+        if not len(pixels):
+            raise ValueError("the chunk is empty: there must be at least one image")
+        require_label_each(len(pixels), names)
+        return pixels, names
 
     def known_row(self, name: Label) -> int:
         """The row of a class that must be known."""
@@ -233,7 +249,7 @@ class Model:
         self.row_of[name] = row
 
     def remove_class(self, name: Label) -> Removal:
-        """Erases what is stored of a class alone; it may be learnt anew. The other classes keep their order."""
+        """Erases what is stored of a class alone; it can be learnt again. The other classes keep their order."""
         row = self.known_row(name)
         contents = self._changeable(row)
         tensors, meta = self.state()
@@ -274,6 +290,17 @@ class Model:
             if 0 < fewer == count:
                 gone.append(name)
         return gone
+
+    def _without_images(self, images: int, gone: Sequence[Label], traces: Sequence[str]) -> Removal:
+        """So many images were subtracted, which left these traces; drops the classes that are gone with them."""
+        self.undo_record.forget()
+        self._latest.clear()
+        for name in gone:
+            row = self.known_row(name)
+            self._drop_row(*self.state(), self.contents(row), row)
+        erased = [f"the features of {images} images, from every sum and count they were in"]
+        erased += [f"{len(gone)} classes of which no image is left"] if gone else []
+        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)
 
     def _changeable(self, row: int) -> Contents:
         contents = self.contents(row)

@@ -318,7 +318,7 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
 
 
 def _ran_beside(place: Path) -> bool:
-    """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
+    """Whether the summary of a comparison or sweep above says that others ran then, for runs that do not record it."""
     for name in ("comparison.json", "sweep.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             if json.loads(read_text(place.parent / name))["side_by_side"].get(place.name, False):

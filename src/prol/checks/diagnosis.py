@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from prol import registry
-from prol.answers import html_table
 from prol.checks.finding import STATUSES, Check, Finding, Status
 from prol.checks.subject import open_subject
+from prol.prediction import html_table
 
 _PLURAL = {"issue": "issues", "tip": "tips", "passed": "passed", "not applicable": "not applicable"}
 

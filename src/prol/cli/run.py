@@ -51,7 +51,7 @@ def run(
         bool,
         typer.Option(
             "--no-feature-cache",
-            help="Compute the features of every test image anew each time, and report images/s of testing.",
+            help="Compute the features of every test image each time, and report images/s of testing.",
             rich_help_panel=_MEASURES,
         ),
     ] = False,

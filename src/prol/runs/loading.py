@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from prol import registry
-from prol.answers import Answer, ranked
 from prol.data.base import Unreadable
 from prol.data.folder import FileSplit
 from prol.data.prefetch import prefetched
 from prol.files import current_folder
 from prol.method_files import MethodFile
+from prol.ranking import RankedLabel, ranked
 from prol.runs.format import MODEL_FILE, NEW_MODEL_FILE, file_sha256, read_meta, read_tensors
 from prol.tables import Amount, Value, get_value, holds, join, within
 
@@ -321,7 +321,7 @@ def predict_files(
     top: int = 1,
     batch: int | None = None,
     workers: int = 0,
-) -> Iterator[tuple[Path, list[Answer]]]:
+) -> Iterator[tuple[Path, list[RankedLabel]]]:
     """Each image file with its predictions, best first, in the order of the images.
 
     Args:

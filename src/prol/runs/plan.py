@@ -38,7 +38,7 @@ class Plan:
         threads: processor threads; when None, torch's number, less what other processes use at the start.
         workers: threads that read images ahead; half of the processors when None.
         checkpoint_every: chunks between checkpoints; there is one more at the end of each task. With None there are
-            none, and an interrupted run starts anew: half a run is useless where times count.
+            none, and an interrupted run starts again: half a run is useless where times count.
         checkpoint_share: the maximum share of the time for checkpoints within tasks; they wait until then.
         side_by_side: whether other runs are running at the same time; recorded, since speeds then say little.
     """

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.answers import MOST_PRINTED, data_frame, html_table
 from prol.classes import Label
 from prol.evaluation.metrics import calibration_error, confidence_bins
+from prol.prediction import MOST_PRINTED, data_frame, html_table
 from prol.verbs.chunks import ImageStream, read_batch
 from prol.verbs.source import Batch, Source, open_source
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
-from prol.answers import data_frame
+from prol.prediction import data_frame
 from prol.report import plot_run, result_tables
 from prol.report.comparison import Row, comparison_sheet, comparison_table, notes
 from prol.report.comparison_plot import plot_comparison

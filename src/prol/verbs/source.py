@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from prol import registry
 from prol.backbones.images import read_images
-from prol.classes import Label, read_labels
+from prol.classes import Label, read_labels, require_label_each
 from prol.data.base import Dataset, Loaded, Split, Unreadable
 from prol.data.folder import IMAGE_ENDINGS, folder
 from prol.data.parquet import HUB, parquet
@@ -156,8 +156,7 @@ def _labels_of(source: Any) -> list[Label]:
 
 
 def _collected(name: str, images: Sequence[Any], labels: list[Label], seed: int, test_share: float) -> Source:
-    if len(images) != len(labels):
-        raise ValueError(f"{len(images)} images but {len(labels)} labels: each image needs one label")
+    require_label_each(len(images), labels)
     classes = tuple(dict.fromkeys(labels))
     number = {label: row for row, label in enumerate(classes)}
     split = InMemory(images, np.array([number[label] for label in labels], dtype=np.int64))
