@@ -66,14 +66,14 @@ else:
     }
 
     # `import prol` suffices for prol.backbones.open_backbone, whatever else was imported before.
-    _ROOMS = {"backbones", "checks", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
+    _PACKAGES = {"backbones", "checks", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
 
     def __getattr__(name):
         if name in _LAZY:
             from importlib import import_module
 
             return getattr(import_module(_LAZY[name]), name)
-        if name in _ROOMS:
+        if name in _PACKAGES:
             from importlib import import_module
 
             return import_module(f"prol.{name}")

@@ -175,6 +175,12 @@ def test_a_method_is_compared_with_ncm_beside_it(gain: float, status: str, run: 
     assert found(other.parent, "PC301").status == status
 
 
+def test_a_damaged_run_beside_it_is_left_out(run: Callable[..., Path]) -> None:
+    other = run("slda", config=setting("method", to="slda"))
+    run("ncm-seed0", result=setting("metrics", to={}))
+    assert found(other, "PC301").status == "not applicable"
+
+
 def test_a_run_without_ncm_on_the_same_stream_is_not_compared(run: Callable[..., Path]) -> None:
     other = run("slda", config=setting("method", to="slda"))
     assert found(other, "PC301").status == "not applicable"
