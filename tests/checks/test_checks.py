@@ -134,6 +134,12 @@ def test_preprocessing_is_compared_with_that_of_the_weights(saved: Path) -> None
     assert "mean [0.0, 0.0, 0.0], trained with [" in finding.message
 
 
+def test_another_input_size_than_that_of_the_weights_is_a_tip(tmp_path: Path) -> None:
+    prol.create("ncm", "vit_tiny_patch16_128.distilled:96px", device="cpu").save(tmp_path / "resized")
+    finding = found(tmp_path / "resized", "PC201")
+    assert (finding.status, "size 96, trained with 128" in finding.message) == ("tip", True)
+
+
 def test_preprocessing_of_weights_that_are_gone_is_not_judged(saved: Path) -> None:
     gone = change_meta(saved, setting("backbone", to={"name": "nothing@/gone.safetensors", "sha256": "0" * 64}))
     assert found(gone, "PC201").status == "not applicable"
