@@ -26,7 +26,7 @@ from serve.page_browser import (
     show_as,
     until,
 )
-from serve.running import Nursery, running
+from serve.running import Nursery, client_of, eventually, learn, running
 
 PAGE = Path(prol.serve.__file__).parent / "page"
 in_a_browser = pytest.mark.skipif(not browser_is_there(), reason=MISSING_BROWSER)
@@ -128,13 +128,14 @@ def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
     until(lambda: counts(page) == {"cross": "2 images", "hook": "2 images"}, "both classes are counted")
     assert any("labelled" in event for event in texts(page, "#events li"))
     assert "0 samples stored" in text(page, "#numbers")
-    assert re.search(r"of 4 images right", text(page, "#accuracy-of"))
+    right = re.search(r"(\d) of (\d) images? right", text(page, "#accuracy-of"))
+    assert right is None or int(right[2]) < 4, "the first image was added before anything was known"
     assert page.find_element(By.CSS_SELECTOR, "#chart svg").get_attribute("aria-label")
 
     press(page, "Clear all")
     hand_over(page, "drop", {"new.png": files["J"][3].read_bytes()})
     until(lambda: states(page) == ["open"], "the new image is predicted")
-    assert best_labels(page) == ["hook"]
+    until(lambda: best_labels(page)[:1] == ["hook"], "it is predicted by what was learnt")
     press(page, "✓ “hook” is right")
     until(lambda: "as predicted" in text(page, ".card .state"), "the prediction is confirmed")
 
@@ -144,6 +145,45 @@ def test_two_classes_are_taught_by_keyboard_and_a_new_image_is_known(
     until(lambda: focused(page).get_attribute("id") == "classes-title", "the focus moves to the list")
     assert any("renamed" in event for event in texts(page, "#events li"))
     require_clean(page, base_url)
+
+
+RECORD = """
+    const sent = window.fetch;
+    [window.requested, window.ages] = [[], []];
+    window.fetch = (path, options) => {
+        const images = options?.body instanceof FormData ? options.body.getAll("images").length : 0;
+        window.requested.push([path.split("?")[0], images]);
+        return sent(path, options);
+    };
+    const note = () => document.querySelectorAll("[data-part=age]").forEach((age) => window.ages.push(age.textContent));
+    new MutationObserver(note).observe(document.getElementById("cards"), {subtree: true, childList: true});
+"""
+
+
+def requests_of(page: WebDriver, path: str) -> list[int]:
+    """How many images each request to a path had, since `RECORD` was run."""
+    requested = page.execute_script("return window.requested")
+    return [images for name, images in requested if name == path]
+
+
+@in_a_browser
+def test_predictions_follow_what_was_learnt_since_in_small_batches(page: WebDriver, base_url: str) -> None:
+    page.execute_script(RECORD)
+    hand_over(page, "drop", {f"{number}.png": picture("gold") for number in range(20)})
+    until(lambda: states(page) == ["open"] * 20, "all are predicted")
+    first = len(requests_of(page, "predict"))
+    with client_of(base_url) as client:
+        assert learn(client, [picture("gold"), picture("purple")], ["gold", "purple"]).status_code == 200
+        eventually(lambda: best_labels(page) == ["gold"] * 20)
+        until(lambda: set(texts(page, "[data-part=age]")) == {""}, "all are of the newest version")
+        assert "updating …" in page.execute_script("return window.ages")
+        renewed = requests_of(page, "predict")[first:]
+        assert max(renewed) <= 8
+        polls = len(requests_of(page, "status"))
+        until(lambda: len(requests_of(page, "status")) >= polls + 2, "the status is polled again")
+        assert requests_of(page, "predict")[first:] == renewed, "nothing is predicted again without a newer version"
+        for name in ("gold", "purple"):
+            assert client.delete(f"/classes/{name}").status_code == 200
 
 
 @pytest.mark.slow

@@ -102,6 +102,8 @@ def status(service: Service) -> dict[str, Any]:
         "method": service.method,
         "backbone": service.backbone,
         "version": committed.version,
+        "snapshot_version": service.writer.publisher.current.version,
+        "undo_images": committed.undo_images,
         "classes": len(committed.classes),
         "images_learnt": records.images_learnt,
         "prequential": {

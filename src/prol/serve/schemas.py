@@ -186,6 +186,8 @@ class Status(BaseModel):
     method: str
     backbone: str
     version: int
+    snapshot_version: int
+    undo_images: int
     classes: int
     images_learnt: int
     prequential: dict[str, Any]

@@ -40,6 +40,8 @@ class Committed:
     counts: tuple[int, ...] | None
     footprint: Footprint
     records: Records
+    undo_images: int
+    """How many images an undo takes back; 0 if there is nothing to undo."""
 
 
 class Durable:
@@ -265,7 +267,9 @@ class Writer:
     def _view(self, version: int, records: Records) -> Committed:
         counted = self._learner.class_counts()
         counts = None if counted is None else tuple(round(count) for count in counted.tolist())
-        return Committed(version, tuple(self._learner.classes), counts, self._learner.footprint(), records)
+        undo_images = self._last_chunk.images if self._learner.undo_record.has_chunk else 0
+        classes = tuple(self._learner.classes)
+        return Committed(version, classes, counts, self._learner.footprint(), records, undo_images)
 
     def _snapshot(self, earlier: Snapshot | None) -> Snapshot:
         return Snapshot(*self._durable.latest(self._device), self._learner, earlier)

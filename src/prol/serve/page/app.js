@@ -1,5 +1,6 @@
 // The entry point: images by choosing, dropping and pasting.
 
+import "./keys.js";
 import { addFiles } from "./images.js";
 import { refresh, refreshAfterChange } from "./status.js";
 import { askForToken } from "./token.js";

@@ -7,12 +7,19 @@ const MOST_GUESSES = 3;
 const MOST_BYTES = 16 * 2 ** 20;
 export const BAD_INPUT = [400, 413, 415, 422];
 
+let mostImages = MOST_IMAGES; // that the service takes in one request
+
+export const mostPerRequest = () => mostImages;
+
+document.addEventListener("status", ({ detail: { limits } }) => (mostImages = limits.images));
+
 // Splits a list of cards so that requests stay small.
-export function* batches(cards) {
+export function* batches(cards, most = MOST_IMAGES) {
+  const limit = Math.min(most, mostImages);
   let batch = [];
   let size = 0;
   for (const card of cards) {
-    if (batch.length > 0 && (batch.length >= MOST_IMAGES || size + card.file.size > MOST_BYTES)) {
+    if (batch.length > 0 && (batch.length >= limit || size + card.file.size > MOST_BYTES)) {
       yield batch;
       batch = [];
       size = 0;
@@ -36,7 +43,7 @@ async function predictBatch(cards) {
   try {
     const { version, predictions } = await request(`predict?top=${MOST_GUESSES}`, { method: "POST", body: form });
     // Meanwhile one may have been taught or cleared.
-    cards.forEach((card, index) => ["waiting", "open"].includes(card.state) && card.showPrediction(predictions[index]));
+    cards.forEach((card, index) => ["waiting", "open"].includes(card.state) && card.showPrediction(predictions[index], version));
     return version;
   } catch (error) {
     if (cards.length > 1 && BAD_INPUT.includes(error.status)) return predictOneByOne(cards);

@@ -14,6 +14,7 @@ const SYMBOLS = {
   labelled: "✓",
   renamed: "✎",
   removed: "−",
+  undone: "↶",
   merged: "∪",
   refused: "!",
 };
@@ -64,6 +65,7 @@ function show(status) {
   showAccuracy(status.prequential);
   showNumbers(status);
   showEvents(status.events);
+  document.dispatchEvent(new CustomEvent("status", { detail: status }));
 }
 
 function showAccuracy({ answered, correct, recent }) {
