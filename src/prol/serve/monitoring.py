@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from prol.serve.service import Service
 
-Kind = Literal["learnt", "predicted", "labelled", "renamed", "removed", "merged", "undone", "refused"]
+Kind = Literal["learnt", "predicted", "labelled", "renamed", "removed", "merged", "undone", "exported", "refused"]
 Samples = Iterable[tuple[Mapping[str, str], float]]
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -6,10 +6,11 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from prol.serve.errors import RequestError
+from prol.serve.exports import Form
 from prol.serve.jobs import Merge, Remove, Rename
 from prol.serve.monitoring import METRICS_TYPE, metrics, status
 from prol.serve.schemas import (
@@ -41,6 +42,7 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
+_DOWNLOADS: dict[Form, str] = {"zip": "application/zip", "onnx": "application/octet-stream"}
 
 
 class _AnyText(StringConvertor):
@@ -116,6 +118,33 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         return await lifecycle.service.undo(key)
 
     return router
+
+
+def export_routes(lifecycle: Lifecycle, read: list[Any]) -> APIRouter:
+    """The learner as a file."""
+    router = APIRouter()
+
+    async def download(form: Form) -> StreamingResponse:
+        made = await lifecycle.service.export(form)
+        headers = {"Content-Disposition": f'attachment; filename="{made.name}"', "Content-Length": str(made.size)}
+        return StreamingResponse(made.pieces(), media_type=_DOWNLOADS[form], headers=headers)
+
+    @router.get("/export", response_class=StreamingResponse, responses=_download("zip"), dependencies=read)
+    async def export() -> StreamingResponse:
+        """An archive of the saved learner, in its last committed state; `prol.load` reads the folder in it."""
+        return await download("zip")
+
+    @router.get("/onnx", response_class=StreamingResponse, responses=_download("onnx"), dependencies=read)
+    async def onnx() -> StreamingResponse:
+        """The learner as an ONNX model, with the weights of its backbone. It takes up to minutes."""
+        return await download("onnx")
+
+    return router
+
+
+def _download(form: Form) -> dict[int | str, dict[str, Any]]:
+    content = {_DOWNLOADS[form]: {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"content": content}, **errors(401, 409, 501, 507)}
 
 
 def class_routes(lifecycle: Lifecycle, read: list[Any], write: list[Any]) -> APIRouter:

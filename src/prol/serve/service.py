@@ -10,6 +10,7 @@ from typing import Any
 from prol.classes import Label
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError, starting, stopping
+from prol.serve.exports import Download, Exporter, Form
 from prol.serve.jobs import Job, LateLabels, Learn, Result, Undo
 from prol.serve.monitoring import Activity
 from prol.serve.pending import Pending, PendingImage
@@ -31,17 +32,21 @@ class Service:
         self.method, self.backbone = opened.learner.name, opened.learner.backbone.name.partition("@")[0]
         self.pending = Pending(limits.pending_images, limits.pending_bytes, limits.pending_seconds)
         self.writer = Writer(store, opened, JobQueue(limits.queue), activity, limits.keys)
+        self._exporter = Exporter(store, self.writer, opened.backbone)
         self._budget = budget
         # Two pools, so that no prediction waits behind training images that are being decoded.
         self._predicting = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-predict")
         self._decoding = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-decode")
+        self._exporting = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-export")
 
     def start(self) -> None:
         self.writer.start()
 
     def finish(self) -> None:
         """Commits all waiting jobs, then writes the saved learner."""
+        self._exporter.stop()
         self.writer.finish()
+        self._exporting.shutdown()
         self._predicting.shutdown()
         self._decoding.shutdown()
         self.writer.save()
@@ -70,6 +75,11 @@ class Service:
         with Reservation(self._budget) as memory:
             run = asyncio.get_running_loop().run_in_executor
             return await run(self._predicting, self._predict, body, content_type, top, memory)
+
+    async def export(self, form: Form) -> Download:
+        made = await asyncio.get_running_loop().run_in_executor(self._exporting, self._exporter.make, form)
+        self.activity.add_event("exported", made.name)
+        return made
 
     def _read_chunk(self, body: bytes, content_type: str | None, key: str | None, memory: Reservation) -> Learn:
         form = read_form(body, content_type, self.limits, fields=("labels", "integers"))

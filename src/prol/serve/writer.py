@@ -9,12 +9,14 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from prol.classes import Label
 from prol.learner import Footprint, Learner, SavedState
-from prol.runs.saving import saved_sha256
+from prol.runs.format import read_operations
+from prol.runs.saving import save, saved_sha256
 from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
 from prol.serve.changes import Changes, Update, replayed
 from prol.serve.errors import RequestError, not_written
@@ -229,6 +231,17 @@ class Writer:
         if (problem := self._store.replaced(self.committed.records)) is not None:
             raise ValueError(problem)
         self._store.save(self._learner, announce, self.committed.records.operations)
+
+    def write_out(self, folder: Path) -> int:
+        """Writes the last committed state as a saved learner into another folder; returns its version."""
+        operations = [*read_operations(self._store.folder), *self.committed.records.operations]
+        like = self._learner
+        with self.device_lock:
+            version, state = self._durable.latest(self._device)
+            learner = type(like)(like.backbone, like.options, like.seed)
+            learner.load_state(*state)
+        save(learner, folder, operations=tuple(operations))
+        return version
 
     def notice_replacement(self) -> None:
         """Logs, once, that somebody has put another saved learner into the folder."""

@@ -15,6 +15,7 @@ const SYMBOLS = {
   renamed: "✎",
   removed: "−",
   undone: "↶",
+  exported: "↓",
   merged: "∪",
   refused: "!",
 };
