@@ -15,8 +15,10 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 
 import prol.serve
+from serve.certificates import self_signed
 from serve.page_browser import (
     MISSING_BROWSER,
+    OTHER_HOST,
     browser,
     browser_is_there,
     console_errors,
@@ -200,7 +202,8 @@ def test_a_lesson_is_undone_by_keyboard_and_taught_again_by_a_number_key(page: W
     until(lambda: text(page, "#lesson-size") == "1 image", "there is a lesson to undo")
     type_in(page, "unfinished")
     undo(page)
-    assert focused(page).get_attribute("value") == "", "in a field, Ctrl+Z is about what was written"
+    assert focused(page).get_attribute("value") != "unfinished", "in a field, Ctrl+Z is about what was written"
+    assert page.find_element(By.ID, "lesson").is_displayed()
     assert counts(page) == before | {"bee": "1 image"}
     focus_card(page, 3)
     undo(page)
@@ -306,8 +309,16 @@ def test_several_images_are_taught_at_once_and_a_class_is_removed_with_a_report(
     dialog = page.find_element(By.ID, "remove-dialog")
     assert "3 images" in dialog.text
     assert focused(page).text == "Cancel", "a stray Enter must not remove anything"
+    page.execute_script(
+        """
+        const work = document.querySelector("#remove-dialog .working");
+        new MutationObserver(() => (window.worked ||= !work.hidden)).observe(work, {attributes: true});
+        """
+    )
     press(page, "Remove")
     until(lambda: "What remains" in dialog.text, "what is erased and what remains is listed")
+    assert page.execute_script("return window.worked"), "there was a sign of progress"
+    until(lambda: not dialog.find_element(By.CSS_SELECTOR, ".working").is_displayed(), "which is gone")
     assert texts(page, "#erased li")
     assert texts(page, "#remains li")
     type_in(page, Keys.ENTER)
@@ -372,17 +383,86 @@ def test_a_file_that_is_no_image_is_refused_with_a_message_beside_the_others(pag
 @pytest.mark.slow
 @in_a_browser
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_shows_everything_without_scrolling_sideways(page: WebDriver, dark: bool) -> None:
+def test_a_phone_shows_everything_without_scrolling_sideways(page: WebDriver, base_url: str, dark: bool) -> None:
+    with client_of(base_url) as client:
+        assert learn(client, [picture("white"), picture("black")], ["white", "black"]).status_code == 200
     try:
         show_as(page, (360, 740), dark)
         hand_over(page, "drop", {f"{'long-name-' * 12}.png": picture("olive")})
         until(lambda: states(page) == ["open"], "the image is predicted")
+        until(lambda: texts(page, ".guess .value"), "there are probabilities")
         assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+        assert page.execute_script(
+            """
+            const value = document.querySelector(".guess:first-child .value");
+            value.textContent = "100 %";
+            const written = document.createRange();
+            written.selectNodeContents(value);
+            return written.getBoundingClientRect().right <= value.closest(".about").getBoundingClientRect().right;
+            """
+        ), "the widest probability stays inside its card"
+        assert page.execute_script(
+            """
+            const time = document.querySelector("#events time");
+            time.scrollIntoView({block: "center"});
+            const {right, top, height} = time.getBoundingClientRect();
+            return document.elementFromPoint(right - 2, top + height / 2) === time;
+            """
+        ), "nothing covers the time of an event"
         paper = page.execute_script("return getComputedStyle(document.body).backgroundColor")
         brightness = sum(map(int, re.findall(r"\d+", paper)[:3])) / 3
         assert (brightness < 80) == dark
     finally:
         show_as(page, (1280, 900), dark=False)
+
+
+@in_a_browser
+def test_pictures_of_a_camera_stay_in_the_browser_until_they_are_taught(
+    chromium: WebDriver, nursery: Nursery, small_vit: str, tmp_path: Path
+) -> None:
+    certificate, key = self_signed(tmp_path / "tls")
+    flags = ("--method", "ncm", "--backbone", small_vit, "--tls-cert", str(certificate), "--tls-key", str(key))
+    with running(nursery, tmp_path / "model", *flags) as server:
+        chromium.get(server.url)
+        until(lambda: text(chromium, "#connection") == "connected", "the page is connected")
+        chromium.execute_script(RECORD)
+        chromium.find_element(By.ID, "camera-open").click()
+        until(chromium.find_element(By.ID, "camera-take").is_enabled, "the camera runs")
+        chromium.find_element(By.ID, "camera-take").click()
+        until(lambda: states(chromium) == ["held"], "a picture without a label is on the page")
+        assert [requests_of(chromium, path) for path in ("predict", "learn", "labels")] == [[], [], []]
+        chromium.find_element(By.ID, "camera-label").send_keys("test card", Keys.ENTER)
+        until(lambda: states(chromium) == ["held", "taught"], "a picture with a label is taught")
+        assert requests_of(chromium, "learn") == [1]
+        assert requests_of(chromium, "predict") == []
+        type_in(chromium, Keys.ESCAPE)
+        until(lambda: not chromium.find_element(By.ID, "camera-dialog").is_displayed(), "the dialog is closed")
+        assert chromium.execute_script("return document.getElementById('camera-view').srcObject") is None
+        chromium.find_element(By.CSS_SELECTOR, ".card[data-state=held] [data-part=predict]").click()
+        until(lambda: states(chromium) == ["open", "taught"], "it is predicted when somebody asks for that")
+        assert texts(chromium, ".card .file") == ["picture 1.jpg", "picture 2.jpg"]
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_without_https_a_file_field_takes_the_picture_and_says_why(
+    chromium: WebDriver, nursery: Nursery, small_vit: str, tmp_path: Path
+) -> None:
+    flags, token = ("--method", "ncm", "--backbone", small_vit), "also-for-writing-0123456789"
+    with running(nursery, tmp_path / "model", *flags, PROL_WRITE_TOKEN=token) as server:
+        chromium.get(server.url.replace("127.0.0.1", OTHER_HOST))
+        until(lambda: chromium.find_elements(By.CSS_SELECTOR, "#token-dialog[open]"), "a token is asked for")
+        type_in(chromium, token, Keys.ENTER)
+        until(lambda: text(chromium, "#connection") == "connected", "the token is accepted")
+        chromium.find_element(By.ID, "camera-open").click()
+        why = chromium.find_element(By.ID, "camera-why")
+        until(why.is_displayed, "the camera is not available")
+        assert "only to pages from HTTPS" in why.text
+        field = chromium.find_element(By.ID, "camera-file")
+        assert field.get_attribute("capture") == "environment"
+        (tmp_path / "IMG.png").write_bytes(picture("brown"))
+        field.send_keys(str(tmp_path / "IMG.png"))
+        until(lambda: states(chromium) == ["held"], "the picture is on the page")
 
 
 @pytest.mark.slow

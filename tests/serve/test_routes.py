@@ -109,6 +109,7 @@ def test_late_labels_are_learnt_once_and_count_correct_predictions(client: httpx
 
 def test_status_holds_what_the_page_shows(client: httpx.Client) -> None:
     learn(client, [picture(1)], ["status"])
+    predict(client, picture(1), picture(2))
     predict(client, picture(1))
     error(client.post("/learn"))
     found = client.get("/status").json()
@@ -125,6 +126,7 @@ def test_status_holds_what_the_page_shows(client: httpx.Client) -> None:
     assert found["limits"]["images"] == 4
     kinds = [event["kind"] for event in found["events"]]
     assert kinds[:3] == ["refused", "predicted", "learnt"]
+    assert found["events"][1]["text"] == "3 images", "predictions in a row are one event"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["events"][0]["time"])
 
 
@@ -164,6 +166,8 @@ def test_openapi_lists_all_routes(client: httpx.Client) -> None:
         ("patch", "/classes/{name}"),
         ("post", "/classes/{name}/merge"),
         ("post", "/undo"),
+        ("get", "/export"),
+        ("get", "/onnx"),
         ("get", "/status"),
         ("get", "/metrics"),
         ("get", "/healthz"),

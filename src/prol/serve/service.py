@@ -100,8 +100,7 @@ class Service:
                 for data, one in zip(files, predictions, strict=True)
             ]
         )
-        self.activity.predicted.add(len(files))
-        self.activity.add_event("predicted", f"{len(files)} image{'' if len(files) == 1 else 's'}")
+        self.activity.add_predicted(len(files))
         return {
             "version": snapshot.version,
             "expires_in": self.limits.pending_seconds,

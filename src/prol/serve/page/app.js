@@ -1,5 +1,6 @@
 // The entry point: images by choosing, dropping and pasting.
 
+import "./camera.js";
 import "./guide.js";
 import "./keys.js";
 import "./saving.js";
