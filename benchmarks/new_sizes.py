@@ -20,7 +20,7 @@ from unittest.mock import patch
 import torch
 
 from prol.backbones import open_backbone, pick_device
-from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Acceleration
 from prol.bench.machine import document
 from prol.bench.timing import Pace, synchronizer, time_step
 from prol.bench.workload import MethodSpec, Workload, training_step

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--chunks", type=int, default=30, help="of a turn")
     parser.add_argument("--turns", type=int, default=3, help="of each kind, in alternation")
     parser.add_argument("--begin", type=int, default=20, help="chunks learnt before anything is measured")
-    parser.add_argument("--lessons", type=int, default=10, help="chunks after which predictions are asked")
+    parser.add_argument("--updates", "--lessons", type=int, default=10, help="chunks that are followed by predictions")
     parser.add_argument("--threads", type=int, default=1, help="of the server and of the loop")
     parser.add_argument("--flags", default="", help="more flags for `prol serve`")
     parser.add_argument("--out", type=Path, help="JSON file to write")
@@ -101,7 +101,7 @@ def measure(case: str, images: list[bytes], labels: list[str], given: argparse.N
                 chunks = range(given.begin + number * given.chunks, given.begin + (number + 1) * given.chunks)
                 loop.append(turn(learn_here, chunks, time.process_time))
                 served.append(turn(learn_there, chunks, lambda: processor_seconds(pid)))
-            visible = [seen_after(client, images[0], learn_there(number)) for number in range(given.lessons)]
+            visible = [seen_after(client, images[0], learn_there(number)) for number in range(given.updates)]
     ratios = [there[0] / here[0] for here, there in zip(loop, served, strict=True)]
     return {
         "loop_images_per_second": statistics.median(row[0] for row in loop),

@@ -7,11 +7,11 @@ from importlib import import_module
 
 import pytest
 
-from prol import data
+from prol import data, prediction, ranking
 from prol.data import builtin, folder, prefetch, split, streams
 from prol.runs import comparison, loading, saving
 
-_FORMER = ("prol.artifacts", "prol.datasets", "prol.experiments", "prol.streams")
+_FORMER = ("prol.answers", "prol.artifacts", "prol.datasets", "prol.experiments", "prol.streams")
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +69,14 @@ def test_many_runs_are_found_under_their_former_names() -> None:
     assert import_module("prol.experiments.sweep_file").read_sweep_file.__module__ == "prol.runs.grid"
     assert import_module("prol.experiments.paper.reproduction").reproduce.__module__ == "prol.paper.reproduction"
     assert former.paper.items.ITEMS is import_module("prol.paper.items").ITEMS
+
+
+def test_predictions_are_found_under_their_former_name() -> None:
+    with pytest.warns(DeprecationWarning, match=r"prol\.answers is deprecated: import from prol\.ranking or"):
+        former = import_module("prol.answers")
+    assert former.ranked is ranking.ranked
+    assert former.Answer is ranking.RankedLabel
+    assert former.Classification is prediction.Classification
 
 
 def test_modules_that_never_were_are_not_found() -> None:

@@ -228,7 +228,10 @@ def test_any_sequence_of_changes_is_that_of_a_plain_dictionary(updates: list[Any
 
 def test_the_layout_changes_when_a_buffer_moves_and_only_then() -> None:
     state = State()
-    masked, plain = state.table("masked", kind="parameter", room=4), state.table("plain", kind="parameter", grows=False)
+    masked, plain = (
+        state.table("masked", kind="parameter", capacity=4),
+        state.table("plain", kind="parameter", grows=False),
+    )
     state.add_classes(2)
     before = state.layout()
     masked.rows.fill_(1)

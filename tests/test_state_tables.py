@@ -12,8 +12,8 @@ from prol.tables import Amount, Table
 some = settings(max_examples=40, deadline=None, derandomize=True)
 
 
-def table(*shape: int, room: int = 0) -> Table:
-    return Table(shape, torch.device("cpu"), torch.float64, room)
+def table(*shape: int, capacity: int = 0) -> Table:
+    return Table(shape, torch.device("cpu"), torch.float64, capacity)
 
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=12))
@@ -44,7 +44,7 @@ def test_buffers_double_so_that_few_appends_move_them_and_each_move_is_counted()
 
 @pytest.mark.parametrize("way", ["at once", "one by one"])
 def test_the_room_of_a_buffer_depends_on_the_rows_alone(way: str) -> None:
-    grown = table(1, room=3)
+    grown = table(1, capacity=3)
     for rows in torch.ones(7, 1).split(7) if way == "at once" else torch.ones(7, 1).split(1):
         grown.append(rows)
     assert len(grown.buffer) == 12

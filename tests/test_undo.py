@@ -216,7 +216,7 @@ def test_of_features_that_are_only_appended_nothing_is_copied() -> None:
 def test_the_size_of_a_record_counts_what_is_copied() -> None:
     state = State()
     total = state.tensor("total", torch.zeros(10), kind="statistic")
-    whole = state.table("whole", 2, kind="statistic", room=8)
+    whole = state.table("whole", 2, kind="statistic", capacity=8)
     rows = state.table("rows", 3, kind="statistic", writes="chunk")
     appended = state.table("appended", 5, kind="sample", writes="none")
     state.group("made again", lambda: {"": torch.zeros(99)}, lambda _: None, kind="parameter", saved=False)

@@ -62,13 +62,13 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
     return round(100 * float((scores.argmax(1) == labels).double().mean()), 2)
 
 
-def joint_ridge(train: Tensor, labels: Tensor, test: Tensor, told: Tensor) -> dict[str, float]:
+def joint_ridge(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor) -> dict[str, float]:
     classes, held = int(labels.max()) + 1, torch.arange(len(labels), device=labels.device) % HELD_EVERY == 0
     fit, rest = Totals.of(train[~held], labels[~held], classes), Totals.of(train[held], labels[held], classes)
     judged = {s: accuracy(train[held].double() @ ridge(fit, s * mean_square(fit)).T, labels[held]) for s in RIDGE}
     best, every = max(judged, key=judged.__getitem__), fit + rest
     weight = ridge(every, best * mean_square(every))
-    return {"accuracy": accuracy(test.double() @ weight.T, told), "penalty": best, "held_out": judged[best]}
+    return {"accuracy": accuracy(test.double() @ weight.T, test_labels), "penalty": best, "held_out": judged[best]}
 
 
 def probe(train: Tensor, labels: Tensor, decay: float, seed: int = 0) -> torch.nn.Linear:
@@ -87,14 +87,14 @@ def probe(train: Tensor, labels: Tensor, decay: float, seed: int = 0) -> torch.n
     return head
 
 
-def linear_probe(train: Tensor, labels: Tensor, test: Tensor, told: Tensor) -> dict[str, float]:
+def linear_probe(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor) -> dict[str, float]:
     mean, deviation = train.mean(0), train.std(0).clamp(min=1e-6)
     train, test = (train - mean) / deviation, (test - mean) / deviation
     held = torch.arange(len(labels), device=labels.device) % HELD_EVERY == 0
     judged = {d: accuracy(probe(train[~held], labels[~held], d)(train[held]), labels[held]) for d in DECAYS}
     best = max(judged, key=judged.__getitem__)
     return {
-        "accuracy": accuracy(probe(train, labels, best)(test), told),
+        "accuracy": accuracy(probe(train, labels, best)(test), test_labels),
         "weight_decay": best,
         "held_out": judged[best],
         "epochs": EPOCHS,
@@ -109,24 +109,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
-    dataset = registry.dataset(asked.dataset)(data=asked.data)
-    learner = taught_first_task(dataset, asked.device, asked.tasks, asked.seed)
-    (tokens, blocks, labels), (test_tokens, test_blocks, told) = (
+    given = parser.parse_args()
+    dataset = registry.dataset(given.dataset)(data=given.data)
+    learner = taught_first_task(dataset, given.device, given.tasks, given.seed)
+    (tokens, blocks, labels), (test_tokens, test_blocks, test_labels) = (
         features(learner, source) for source in (dataset.train, dataset.test)
     )
     with torch.no_grad():
         wide, test_wide = learner._embed(blocks), learner._embed(test_blocks)
     found = {
-        "dataset": asked.dataset,
-        "seed": asked.seed,
+        "dataset": given.dataset,
+        "seed": given.seed,
         "training_images": len(labels),
-        "joint_ridge_on_all_features": joint_ridge(wide, labels, test_wide, told),
-        "linear_probe_on_blocks": linear_probe(blocks, labels, test_blocks, told),
-        "linear_probe_on_last_class_token": linear_probe(tokens, labels, test_tokens, told),
+        "joint_ridge_on_all_features": joint_ridge(wide, labels, test_wide, test_labels),
+        "linear_probe_on_blocks": linear_probe(blocks, labels, test_blocks, test_labels),
+        "linear_probe_on_last_class_token": linear_probe(tokens, labels, test_tokens, test_labels),
     }
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(json.dumps(found, indent=2) + "\n")
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found, indent=2))
 
 

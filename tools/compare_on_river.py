@@ -1,4 +1,4 @@
-"""Streaming LDA beside river's own classifiers on two data sets that come with river: first asked, then told.
+"""Streaming LDA and river's own classifiers, which predict each sample of river's data sets before they learn it.
 
 python tools/compare_on_river.py --out results/river/accuracy.json
 """

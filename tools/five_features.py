@@ -1,8 +1,8 @@
-"""What LDA makes of a few kept features of each old class: the -R rows of PROL's paper, after the last task.
+"""What LDA makes of a few stored features of each old class: the -R rows of PROL's paper, after the last task.
 
     python tools/five_features.py cifar100 --data PATH --out results/five_features/cifar100.json
 
-Fitted on all features of the last task and `--kept` of each older class, on the random features of RanPAC (relu) and
+Fitted on all features of the last task and `--stored` of each older class, on the random features of RanPAC (relu) and
 RanDumb (fourier). `shrinkage` is how the covariance is shrunk: `pooled` by OAS as the product does, `each class` by an
 OAS of its own, averaged by frequency, or a fixed share, 1 being nearest class means. With and without priors.
 """
@@ -36,11 +36,11 @@ AT_ONCE = 250
 SHARES = (0.5, 0.9, 1.0)
 
 
-def chosen(labels: Tensor, tasks: int, kept: int, seed: int) -> Tensor:
-    """Places of all images of the last task, and of `kept` of each older class."""
+def chosen(labels: Tensor, tasks: int, stored: int, seed: int) -> Tensor:
+    """Places of all images of the last task, and of `stored` of each older class."""
     classes = int(labels.max()) + 1
     first_new, random = classes - classes // tasks, torch.Generator().manual_seed(seed)
-    drawn = [torch.randperm(int((labels == c).sum()), generator=random)[:kept] for c in range(first_new)]
+    drawn = [torch.randperm(int((labels == c).sum()), generator=random)[:stored] for c in range(first_new)]
     old = [(labels == c).nonzero().flatten()[places] for c, places in enumerate(drawn)]
     return torch.cat([*old, (labels >= first_new).nonzero().flatten()])
 
@@ -96,23 +96,23 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--data", required=True)
     parser.add_argument("--tasks", type=int, default=10)
-    parser.add_argument("--kept", type=int, default=5)
+    parser.add_argument("--stored", "--kept", type=int, default=5)
     parser.add_argument("--features", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
-    data = registry.dataset(asked.dataset)(data=asked.data)
-    labels, told = torch.tensor(data.train.labels), torch.tensor(data.test.labels)
+    given = parser.parse_args()
+    data = registry.dataset(given.dataset)(data=given.data)
+    labels, test_labels = torch.tensor(data.train.labels), torch.tensor(data.test.labels)
     backbone, places = (
         open_backbone("vit_tiny_patch8_64.tiny_imagenet", device="cpu"),
-        chosen(labels, asked.tasks, asked.kept, asked.seed),
+        chosen(labels, given.tasks, given.stored, given.seed),
     )
-    train, test = features(backbone, data.train, places), features(backbone, data.test, torch.arange(len(told)))
+    train, test = features(backbone, data.train, places), features(backbone, data.test, torch.arange(len(test_labels)))
     rows, classes = labels[places], int(labels.max()) + 1
     counts = torch.bincount(rows, minlength=classes).double()
     priors = (counts / counts.sum()).log()
     found: list[dict[str, Any]] = []
-    for name, embed in embeddings(train, asked.features, asked.seed).items():
+    for name, embed in embeddings(train, given.features, given.seed).items():
         wide, wide_test = embed(train), embed(test).double()
         totals = Totals.of(wide, rows, classes)
         for how in ("pooled", "each class", *SHARES):
@@ -123,11 +123,11 @@ def main() -> None:
             for with_priors in (True, False):
                 scores = wide_test @ weight.T + bias + (priors if with_priors else 0)
                 row = {"embedding": name, "shrinkage": how, "priors": with_priors}
-                found.append(row | judged(scores, told, classes - classes // asked.tasks))
+                found.append(row | judged(scores, test_labels, classes - classes // given.tasks))
                 print(json.dumps(found[-1]), flush=True)
-    settings = {name: value for name, value in vars(asked).items() if name not in ("data", "out")}
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(json.dumps({**settings, "accuracies": found}, indent=2) + "\n")
+    settings = {name: value for name, value in vars(given).items() if name not in ("data", "out")}
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps({**settings, "accuracies": found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

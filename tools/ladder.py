@@ -30,7 +30,7 @@ from torch import Tensor
 import prol
 from prol import registry
 from prol.backbones import open_backbone
-from prol.backbones.acceleration import PLAIN
+from prol.backbones.base import PLAIN
 from prol.learner import Learner
 
 CHUNK, AT_ONCE, BINS, RESAMPLED = 10, 500, 15, 20
@@ -111,9 +111,9 @@ def prepare(wanted: argparse.Namespace) -> None:
             continue
         dataset = registry.dataset(name)(**({"data": path} if path else {}))
         for part, split in (("train", dataset.train), ("test", dataset.test)):
-            kept = first_of_each(split.labels, wanted.most)
+            first = first_of_each(split.labels, wanted.most)
             classes: list[list[int]] = [[] for _ in dataset.class_names]
-            for some in np.array_split(kept, max(1, -(-len(kept) // AT_ONCE))):
+            for some in np.array_split(first, max(1, -(-len(first) // AT_ONCE))):
                 loaded = split.load(some)
                 rendered = backbone.inputs(backbone.read(loaded.images), backbone.preprocessing).half()
                 inputs.append(rendered.cpu())
@@ -182,8 +182,8 @@ def drawn_stream(pool: Pool, cell: Cell, seed: int) -> Stream:
     if cell.order == "shuffled":
         mixed = random.permutation(len(learn))
         learn, labels = learn[mixed], labels[mixed]
-    told = [label for label, places in enumerate(test) for _ in places]
-    return Stream(torch.tensor(learn), labels.tolist(), torch.tensor(np.concatenate(test)), torch.tensor(told))
+    test_labels = [label for label, places in enumerate(test) for _ in places]
+    return Stream(torch.tensor(learn), labels.tolist(), torch.tensor(np.concatenate(test)), torch.tensor(test_labels))
 
 
 def streamed(method: str, backbone: Any, pool: Pool, stream: Stream, seed: int) -> Learner:

@@ -257,7 +257,7 @@ def _is_text(node: ast.expr) -> bool:
 @dataclass(frozen=True)
 class Mutant:
     id: str
-    room: str
+    package: str
     file: str
     line: int
     kind: str
@@ -296,18 +296,18 @@ def _lines(source: str, edit: Edit) -> tuple[int, str, str]:
 
 
 def draw(mutants: list[Mutant], wanted: int, seed: int, stored: tuple[str, ...] = (), least: int = 5) -> list[Mutant]:
-    """Mutants by room, in turns; those stored come first and count."""
-    rooms: dict[str, list[Mutant]] = defaultdict(list)
+    """Mutants by package, in turns; those stored come first and count."""
+    packages: dict[str, list[Mutant]] = defaultdict(list)
     for mutant in mutants:
-        rooms[mutant.room].append(mutant)
-    lines = {room: len({(one.file, one.line) for one in those}) for room, those in rooms.items()}
-    rest, total = max(0, wanted - least * len(rooms)), sum(lines.values())
-    quotas = {room: least + -(-rest * lines[room] // total) for room in rooms}
-    turns = [_draw_room(those, quotas[room], f"{seed} {room}", stored) for room, those in sorted(rooms.items())]
+        packages[mutant.package].append(mutant)
+    lines = {package: len({(one.file, one.line) for one in those}) for package, those in packages.items()}
+    rest, total = max(0, wanted - least * len(packages)), sum(lines.values())
+    quotas = {package: least + -(-rest * lines[package] // total) for package in packages}
+    turns = [_draw_package(those, quotas[name], f"{seed} {name}", stored) for name, those in sorted(packages.items())]
     return [mutant for turn in zip_longest(*turns) for mutant in turn if mutant is not None]
 
 
-def _draw_room(mutants: list[Mutant], quota: int, seed: str, stored: tuple[str, ...]) -> list[Mutant]:
+def _draw_package(mutants: list[Mutant], quota: int, seed: str, stored: tuple[str, ...]) -> list[Mutant]:
     by_id, generator = {mutant.id: mutant for mutant in mutants}, random.Random(seed)
     drawn = [by_id[identity] for identity in stored if identity in by_id]
     lines = {(mutant.file, mutant.line) for mutant in drawn}
@@ -328,4 +328,4 @@ def _draw_room(mutants: list[Mutant], quota: int, seed: str, stored: tuple[str, 
 
 def _group(mutant: Mutant) -> str:
     """The packages of the methods take turns."""
-    return str(Path(mutant.file).parent) if mutant.room == "methods" else mutant.room
+    return str(Path(mutant.file).parent) if mutant.package == "methods" else mutant.package

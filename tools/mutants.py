@@ -1,17 +1,17 @@
 """Measures what the fast tests catch: draws small faults in src/prol and runs the tests against each of them.
 
-    python tools/mutants.py [--count 126] [--seed 0] [--room ROOM] [--limit N] [--jobs 1] [--near]
+    python tools/mutants.py [--count 126] [--seed 0] [--package PACKAGE] [--limit N] [--jobs 1] [--near]
         [--survivors] [--list]
     python tools/mutants.py --summary
 
-A mutant is one edit at one place of the syntax tree. Each room (a folder of src/prol, or the modules at its top) gets
-at least five mutants, the others are drawn in proportion to the lines that can be mutated; rooms take turns. Not
-mutated: docstrings, f-strings, annotations, `__all__`, assertions, TYPE_CHECKING blocks, arguments of exceptions and
-warnings, logging, decorators, arguments in HINTS, and code that needs a GPU: branches on `is_cuda`, `== "cuda"` or
+A mutant is one edit at one place of the syntax tree. Each package (a folder of src/prol, or the modules at its top)
+gets at least five mutants, the others are drawn in proportion to the lines that can be mutated; packages take turns.
+Not mutated: docstrings, f-strings, annotations, `__all__`, assertions, TYPE_CHECKING blocks, arguments of exceptions
+and warnings, logging, decorators, arguments in HINTS, and code that needs a GPU: branches on `is_cuda`, `== "cuda"` or
 `torch.cuda`, what follows a guard that returns on the CPU, functions that use a CUDA stream or event unconditionally,
 and GPU_ONLY.
 
-Mutants run in a copy of the working tree: first the fast tests of the room and the module's doctests, files named
+Mutants run in a copy of the working tree: first the fast tests of the package and the module's doctests, files named
 after the module first. Mutants that pass these are put into one tree for all fast tests, and for tests that fail there
 the mutant is found by halves. A mutant is caught by the first test that fails, provided that this test passes without
 the mutant, or by the time limit if no test ends for PATIENCE seconds. Test sessions are forked from a process that has
@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results/mutants/mutants.json"
 REASONS = RESULTS.with_name("reasons.json")
 PATIENCE = 120.0
-COLLECTING, HANGING, PASSED_NEAR = "collecting ", "time limit in ", "passed its room"
+COLLECTING, HANGING, PASSED_NEAR = "collecting ", "time limit in ", "passed its package"
 
 DRIVER = """
 import importlib, json, os, signal, sys
@@ -150,7 +150,7 @@ class Copy:
         self._driver.communicate()
 
     def examine_near(self, mutant: Mutant) -> dict[str, Any]:
-        """Runs the tests of the mutant's room."""
+        """Runs the tests of the mutant's package."""
         began, near = time.monotonic(), _near(self.tree, mutant)
         with self._mutated([mutant]):
             failed = self._failures(near, _first(self.tree, mutant, near))
@@ -259,11 +259,11 @@ def _is_test(name: str) -> bool:
 
 
 def _near(tree: Path, mutant: Mutant) -> list[str]:
-    """The tests of the mutant's room, of a method those of its package, and the doctests of its module."""
+    """The tests of the mutant's package, of a method those of its package, and the doctests of its module."""
     folder = (tree / "tests").joinpath(*Path(mutant.file).relative_to(PACKAGE).parts[:-1])
-    if mutant.room != "methods" or not folder.exists():
-        folder = tree / "tests" / mutant.room
-    tests = [folder] if mutant.room != TOP else sorted((tree / "tests").glob("test_*.py"))
+    if mutant.package != "methods" or not folder.exists():
+        folder = tree / "tests" / mutant.package
+    tests = [folder] if mutant.package != TOP else sorted((tree / "tests").glob("test_*.py"))
     return [str(place.relative_to(tree)) for place in tests if place.exists()] + [mutant.file]
 
 
@@ -300,14 +300,17 @@ def write(file: Path, seed: int, records: list[dict[str, Any]]) -> None:
 
 def summary(records: list[dict[str, Any]], reasons: dict[str, str]) -> str:
     done = [record for record in records if record.get("outcome") in ("caught", "survived")]
-    per_room = {room: [one for one in done if one["room"] == room] for room in sorted({one["room"] for one in done})}
+    per_package = {
+        package: [one for one in done if one["package"] == package]
+        for package in sorted({one["package"] for one in done})
+    }
     lines = []
-    for room, those in [*per_room.items(), ("all", done)]:
+    for package, those in [*per_package.items(), ("all", done)]:
         caught = sum(one["outcome"] == "caught" for one in those)
-        lines.append(f"{room:14}{caught:4} of {len(those):4} caught{100 * caught / max(1, len(those)):7.1f} %")
+        lines.append(f"{package:14}{caught:4} of {len(those):4} caught{100 * caught / max(1, len(those)):7.1f} %")
     undecided = sum(record.get("outcome") == PASSED_NEAR for record in records)
     lines.append(
-        f"{len(records) - len(done) - undecided} not run, {undecided} passed their rooms and are not counted yet"
+        f"{len(records) - len(done) - undecided} not run, {undecided} passed their packages and are not counted yet"
     )
     for one in done:
         if one["outcome"] == "survived":
@@ -326,10 +329,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=126, help="mutants to draw, at least")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--room", help="run mutants of one room only")
+    parser.add_argument("--package", help="run mutants of one package only")
     parser.add_argument("--limit", type=int, help="run so many at most")
     parser.add_argument("--jobs", type=int, default=1, help="mutants side by side")
-    parser.add_argument("--near", action="store_true", help="run the tests of the mutants' rooms only")
+    parser.add_argument("--near", action="store_true", help="run the tests of the mutants' packages only")
     parser.add_argument("--survivors", action="store_true", help="run survivors again")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     parser.add_argument("--summary", action="store_true", help="print the share caught, and the survivors")
@@ -344,13 +347,16 @@ def main() -> None:
         one.id: one.record | {k: v for k, v in stored.get(one.id, {}).items() if k not in one.record} for one in drawn
     }
     again = {None, "error"} | ({"survived", PASSED_NEAR} if given.survivors else set())
-    wanted = [one for one in drawn if records[one.id].get("outcome") in again and given.room in (None, one.room)]
+    wanted = [one for one in drawn if records[one.id].get("outcome") in again and given.package in (None, one.package)]
     wanted = wanted[: given.limit]
     if given.list:
         for one in drawn:
             print(f"{one.id} {one.file}:{one.line} {one.kind}\n  - {one.before}\n  + {one.after}")
         print(
-            Counter(one.room for one in drawn), Counter(one.kind for one in drawn), len(drawn), f"{len(wanted)} to run"
+            Counter(one.package for one in drawn),
+            Counter(one.kind for one in drawn),
+            len(drawn),
+            f"{len(wanted)} to run",
         )
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that temporary folders go however it is stopped
@@ -383,7 +389,7 @@ def main() -> None:
         for number, future in enumerate(as_completed(near), 1):
             note(near[future], future.result(), f"{number}/{len(wanted)}")
         left = [one for one in drawn if records[one.id].get("outcome") == PASSED_NEAR and not given.near]
-        print(f"{len(left)} mutants passed the tests of their rooms", flush=True)
+        print(f"{len(left)} mutants passed the tests of their packages", flush=True)
         batches = [left[first :: given.jobs] for first in range(min(given.jobs, len(left)))]
         list(threads.map(examine_far, batches))
     print(summary(list(records.values()), reasons))

@@ -60,11 +60,18 @@ else:
         "stream": "prol.verbs",
     }
 
+    # `import prol` suffices for prol.backbones.open_backbone, whatever else was imported before.
+    _ROOMS = {"backbones", "checks", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
+
     def __getattr__(name):
         if name in _LAZY:
             from importlib import import_module
 
             return getattr(import_module(_LAZY[name]), name)
+        if name in _ROOMS:
+            from importlib import import_module
+
+            return import_module(f"prol.{name}")
         raise AttributeError(f"module 'prol' has no attribute {name!r}")
 
     def __dir__():

@@ -59,6 +59,18 @@ def _read_label(label: Any) -> Label:
     return plain
 
 
+def require_label_each(images: int, labels: Sequence[Label], whose: str = "") -> None:
+    """So many images need as many labels."""
+    if images != len(labels):
+        raise ValueError(f"{whose}{images} images but {len(labels)} labels: each image needs one label")
+
+
+def require_text(labels: Sequence[Label]) -> None:
+    """Refuses new classes without a name: an empty text is what a missing label looks like in a table."""
+    if "" in labels:
+        raise ValueError("a label is empty: leave out images without a label, or name their class")
+
+
 def require_distinct(labels: Sequence[Label]) -> None:
     """Announced classes must not repeat."""
     seen: set[Label] = set()

@@ -27,7 +27,7 @@ def create(
     """Makes a learner that has learnt nothing yet.
 
     Args:
-        method: a name that `prol methods` lists.
+        method: a name that `prol methods` lists, or "FILE.py:Class", a class in a file.
         backbone: a name for `prol.backbones.open_backbone`, or an open backbone; the method's own, "small" for
             most, when None.
         device: "auto", "cpu", "cuda" or "cuda:N"; an open backbone must be there already.

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 _MOVED = {
+    "prol.answers": ("prol.ranking", "prol.prediction"),
     "prol.artifacts": ("prol.runs.checkpoints", "prol.runs.loading", "prol.runs.saved_folders", "prol.runs.saving"),
     "prol.datasets": ("prol.data", "prol.data.split"),
     "prol.experiments": ("prol.runs", "prol.paper"),
@@ -20,6 +21,7 @@ _MOVED = {
 
 _STREAMS = ("base", "presence", "disjoint", "blurry", "iblurry", "siblurry", "gradual", "imbalanced")
 _INSIDE = {
+    "prol.answers": {},
     "prol.artifacts": {},
     "prol.datasets": {
         **{name: f"prol.data.{name}" for name in ("base", "cifar100", "cub200", "folder", "parquet", "prefetch")},
@@ -37,7 +39,7 @@ _INSIDE = {
 }
 """The modules that were inside each, and what they are now."""
 
-_RENAMED = {"Cut": "TrainTestSplit", "cut_content": "split_content"}
+_RENAMED = {"Answer": "RankedLabel", "Cut": "TrainTestSplit", "cut_content": "split_content"}
 
 
 class FormerModules(MetaPathFinder, Loader):

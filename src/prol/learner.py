@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import upload
 from prol.backbones.base import Pixels
-from prol.calibration import Observation, observe
-from prol.classes import ELSEWHERE, Label, read_labels, require_distinct
+from prol.classes import Label, read_labels, require_distinct, require_text
 from prol.classes import Removal as Removal
 from prol.model import Footprint as Footprint
 from prol.model import SavedState as SavedState
@@ -34,7 +32,7 @@ class TaskOptions(Options):
     task_min_classes: Count = 2
     """Minimum number of classes in a task before an unseen class begins another one."""
     task_min_steps: Count = 50
-    """Minimum number of its steps by then."""
+    """Minimum number of steps in a task before an unseen class begins another one."""
 
 
 @dataclass
@@ -89,15 +87,8 @@ class Learner(Predictor):
     growth, saving, rollback, class operations, merging and footprint (`Model`), follow.
     """
 
-    keeps_samples: ClassVar[bool] = False
     additive: ClassVar[bool] = False
     """Whether what it learns are sums, so that learners can be merged."""
-    default_backbone: ClassVar[str] = "builtin"
-    """What `prol.create` and `prol run` open unless a backbone is named."""
-    from_scratch: ClassVar[bool] = False
-    """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
-    needs_blocks: ClassVar[bool] = False
-    """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
     uses_tasks: ClassVar[bool] = False
     """Whether it divides the stream into tasks, by its own rule where no boundaries are given."""
     several_steps: ClassVar[bool] = False
@@ -123,12 +114,9 @@ class Learner(Predictor):
 
     def learn(self, images: Any, labels: Any) -> None:
         """One update on one chunk. A chunk that is refused, with a ValueError, changes nothing."""
-        pixels, names = self.backbone.read(images), read_labels(labels)
-        if not len(pixels):
-            raise ValueError("the chunk is empty: learn needs at least one image")
-        if len(pixels) != len(names):
-            raise ValueError(f"{len(pixels)} images but {len(names)} labels: each image needs one label")
+        pixels, names = self.read_chunk(images, labels)
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
+        require_text(new)
         due = self.calibration.due
         observed = self.foresee(pixels, names) if due else None
         random = self.random.get_state()
@@ -152,35 +140,10 @@ class Learner(Predictor):
             self.stored.close()
             self._latest.clear()
 
-    def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
-        """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""
-        rows = torch.tensor([self.row_of.get(name, -1) for name in names])
-        if len(self.classes) < 2 or not bool((rows >= 0).any()):
-            return None  # nothing to compare: no prediction is computed, which a method may have to solve for
-        self.flush()  # an error of an earlier update is no error of this prediction
-        try:
-            scores, familiarity = self.predict_with_familiarity(pixels)
-            usual = self.calibration.usual_spread()
-            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity, usual)
-        except (ValueError, RuntimeError):
-            return None
-
-    def hindsight(self) -> Observation | None:
-        """What can be said, without storing it, of the chunk just learnt as if it were not; None where nothing can."""
-        return None
-
-    @property
-    def augmentation(self) -> torch.Generator | None:
-        """What draws crops and flips of training images; None where the whole images are learnt."""
-        return None if self.options.augment == "none" else self.random
-
-    def training_input(self, pixels: Pixels) -> Tensor:
-        return self.backbone.inputs(pixels, self.preprocessing, self.augmentation)
-
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
         """Learns from images in the caller's memory, of which only copies may be stored, and class rows `[B]` there."""
-        rows = upload(rows, self.backbone.device)
+        rows = self.backbone.upload(rows)
         self.update(self.encode(self.training_input(pixels)), rows)
 
     def learn_folder(self, path: str | Path, chunk: int = 10, seed: int = 0, **options: Any) -> Evaluation | None:
@@ -192,16 +155,11 @@ class Learner(Predictor):
 
         return prol.learn_folder(self, path, chunk, seed, **options)
 
-    def evaluate(self, data: Any) -> Evaluation:
-        """Accuracy, confusion and calibration on what `prol.stream` returned or takes: its test images, or all."""
-        import prol
-
-        return prol.evaluate(self, data)
-
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""
         announced = [] if next_classes is None else read_labels(next_classes)
         require_distinct(announced)
+        require_text(announced)
         self.flush()
         self.undo_record.forget()
         self.arrive([name for name in announced if name not in self.row_of], boundary=True)
@@ -216,15 +174,11 @@ class Learner(Predictor):
         self.register(names)
 
     def unlearn(self, images: Any, labels: Any) -> Removal:
-        """Takes images that were learnt out again, where sums allow it; classes without any left are removed.
+        """Subtracts images that were learnt, where sums allow it; classes without any image left are removed.
 
         ValueError where the method cannot. Only the number of images is checked, not whether just these were learnt.
         """
-        pixels, names = self.backbone.read(images), read_labels(labels)
-        if not len(pixels) or len(pixels) != len(names):
-            raise ValueError(
-                f"{len(pixels)} images and {len(names)} labels: each image needs its label, and at least one"
-            )
+        pixels, names = self.read_chunk(images, labels)
         rows = torch.tensor([self.known_row(name) for name in names])
         gone = self._emptied(rows)
         augment = getattr(self.options, "augment", "none")
@@ -234,12 +188,5 @@ class Learner(Predictor):
             )
         with torch.no_grad():
             encoded = self.encoded(pixels) if self.additive else torch.empty(0)
-            traces = self.subtract(encoded, upload(rows, self.backbone.device))
-        self.undo_record.forget()
-        self._latest.clear()
-        for name in gone:
-            row = self.known_row(name)
-            self._drop_row(*self.state(), self.contents(row), row)
-        erased = [f"the features of {len(names)} images, from every sum and count they were in"]
-        erased += [f"{len(gone)} classes of which no image is left"] if gone else []
-        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)
+            traces = self.subtract(encoded, self.backbone.upload(rows))
+        return self._without_images(len(names), gone, traces)

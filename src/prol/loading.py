@@ -22,7 +22,7 @@ def load(
     *,
     device: str = "auto",
     precision: str | None = None,
-    method: type[Learner] | None = None,
+    method: type[Learner] | str | None = None,
 ) -> Learner:
     """A learner that resumes where the saved one was.
 
@@ -33,7 +33,8 @@ def load(
             one named in the artifact is opened, and of the networks that come with prol the one with its hash.
         device: where to open the backbone.
         precision: of the backbone to open; as saved when not given, but float32 for bf16 on a CPU.
-        method: the learner's class, for a method that is not registered under a name.
+        method: the learner's class, or `FILE.py:Class`, for a method that is not registered under a name. A file is
+            executed only if it is named here, and has the hash that it had when the learner was saved.
     """
     if not str(source).startswith(HUB):
         return load_folder(source, backbone, device=device, precision=precision, method=method)

@@ -63,7 +63,7 @@ class Terms:
     agreed: Mapping[str, Any]
     numbers: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
-    """Of everything that is added up; of tables without their first axis."""
+    """Shapes of everything that is added up; tables without their first axis."""
 
     @property
     def empty(self) -> bool:

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
@@ -22,6 +23,8 @@ from prol.classes import (
     Tensors,
     UnknownClass,
     read_labels,
+    require_label_each,
+    require_text,
     with_rows_together,
     without_row,
 )
@@ -31,13 +34,28 @@ from prol.tables import Amount, Record
 from prol.undo import FAILED, UNDONE, UndoRecord
 
 if TYPE_CHECKING:
-    from prol.backbones.base import Backbone
+    from prol.backbones.base import Backbone, Pixels
     from prol.learner import Learner
 
 T = TypeVar("T")
 SavedState = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and everything else as JSON."""
 _MOST_NAMED = 8
+_DOCUMENTED = (
+    *("backbone", "classes", "name", "options", "seed"),
+    *(
+        "learn",
+        "learn_folder",
+        "predict",
+        "classify",
+        "evaluate",
+        "boundary",
+        "familiarity",
+        "predict_with_familiarity",
+    ),
+    *("encode_images", "predict_encoded", "state", "load_state", "clone", "save", "rename_class", "merge_classes"),
+    *("remove_class", "unlearn", "enable_undo", "undo", "class_counts", "footprint", "report", "needs_tasks"),
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +75,13 @@ class Model:
     family: ClassVar[str]
     citation: ClassVar[str]
     Options: ClassVar[type]
+    keeps_samples: ClassVar[bool] = False
+    default_backbone: ClassVar[str] = "builtin"
+    """What `prol.create` and `prol run` open unless a backbone is named."""
+    from_scratch: ClassVar[bool] = False
+    """Whether it trains the whole network from weights it draws, so that the backbone brings none."""
+    needs_blocks: ClassVar[bool] = False
+    """Whether it changes what happens inside a ViT's blocks, as prompts and adapters do: other networks are refused."""
 
     def __init__(self, backbone: Backbone, options: Any, seed: int = 0) -> None:
         if not 0 <= seed < 2**63:
@@ -100,6 +125,14 @@ class Model:
         >>> prol.create("ncm", "tiny", device="cpu")
         <learner ncm on vit_tiny_patch16_128.distilled: no classes, nothing learnt, 0 bytes stored>
         """
+        return f"<learner {self.name} on {self.backbone.name}: {', '.join(self._facts())}>"
+
+    def _repr_html_(self) -> str:
+        facts = "".join(f"<li>{escape(fact)}</li>" for fact in self._facts())
+        return f"<p>learner <b>{escape(self.name)}</b> on {escape(self.backbone.name)}</p><ul>{facts}</ul>"
+
+    def _facts(self) -> tuple[str, str, str]:
+        """Classes, images learnt and bytes stored."""
         counts, stored = self.class_counts(), self.footprint()
         images = self.calibration.images if counts is None else round(float(counts.sum()))
         size = stored.parameters_stored.bytes + stored.statistics_stored.bytes + stored.samples_stored.bytes
@@ -107,7 +140,11 @@ class Model:
         more = f" and {total - _MOST_NAMED:,} more" if total > _MOST_NAMED else ""
         known = f"{total:,} class{'es' * (total > 1)} ({names}{more})" if total else "no classes"
         learnt = f"{images:,} image{'s' * (images > 1)} learnt" if images else "nothing learnt"
-        return f"<learner {self.name} on {self.backbone.name}: {known}, {learnt}, {size:,} bytes stored>"
+        return known, learnt, f"{size:,} bytes stored"
+
+    def __dir__(self) -> list[str]:
+        """The names of the documentation, which completion offers; those for writing a method are on its class."""
+        return sorted({*_DOCUMENTED, *(name for name in object.__dir__(self) if name.startswith("__"))})
 
     # Saving
 
@@ -119,7 +156,7 @@ class Model:
         return tensors | {"random": self.random.get_state()}, meta
 
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Takes over what `state` returned, on this learner's device."""
+        """Loads what `state` returned, on this learner's device."""
         self.undo_record.forget()
         self._name_classes(meta["classes"])
         self._latest.clear()
@@ -152,7 +189,7 @@ class Model:
         self.undo_record.enable(enabled)
 
     def undo(self) -> None:
-        """The state, classes and random state are again, bit for bit, as before the last chunk.
+        """Restores the state, classes and random state, bit for bit, as before the last chunk.
 
         Only the last chunk can be undone, and only if it was learnt after `enable_undo`: ValueError otherwise.
         """
@@ -162,7 +199,7 @@ class Model:
         self._latest.clear()
 
     def _return_to(self, record: Record | None, random: Tensor, reason: str = FAILED) -> None:
-        """Everything is as before a chunk, of which there is no record where it had nothing to take back."""
+        """Restores everything as before a chunk, of which there is no record where it had nothing to roll back."""
         self.random.set_state(random)
         if record is not None:
             self.undo_record.forget(reason)  # its copies may become the state itself
@@ -182,6 +219,14 @@ class Model:
         self.classes = list(names)
         self.row_of = {name: row for row, name in enumerate(self.classes)}
 
+    def read_chunk(self, images: Any, labels: Any) -> tuple[Pixels, list[Label]]:
+        """Images and their labels, one for each; there must be one at least."""
+        pixels, names = self.backbone.read(images), read_labels(labels)
+        if not len(pixels):
+            raise ValueError("the chunk is empty: there must be at least one image")
+        require_label_each(len(pixels), names)
+        return pixels, names
+
     def known_row(self, name: Label) -> int:
         """The row of a class that must be known."""
         [name] = read_labels([name])
@@ -195,6 +240,7 @@ class Model:
     def rename_class(self, old: Label, new: Label) -> None:
         """Gives a class another name. LookupError where there is no such class, ValueError where `new` is taken."""
         row, [name] = self.known_row(old), read_labels([new])
+        require_text([name])
         if self.row_of.get(name, row) != row:
             raise ValueError(f"there is a class {name!r} already: merge {old!r} into it, or choose another name")
         self.undo_record.forget()
@@ -203,7 +249,7 @@ class Model:
         self.row_of[name] = row
 
     def remove_class(self, name: Label) -> Removal:
-        """Erases what is stored of a class alone; it may be learnt anew. The other classes keep their order."""
+        """Erases what is stored of a class alone; it can be learnt again. The other classes keep their order."""
         row = self.known_row(name)
         contents = self._changeable(row)
         tensors, meta = self.state()
@@ -244,6 +290,17 @@ class Model:
             if 0 < fewer == count:
                 gone.append(name)
         return gone
+
+    def _without_images(self, images: int, gone: Sequence[Label], traces: Sequence[str]) -> Removal:
+        """So many images were subtracted, which left these traces; drops the classes that are gone with them."""
+        self.undo_record.forget()
+        self._latest.clear()
+        for name in gone:
+            row = self.known_row(name)
+            self._drop_row(*self.state(), self.contents(row), row)
+        erased = [f"the features of {images} images, from every sum and count they were in"]
+        erased += [f"{len(gone)} classes of which no image is left"] if gone else []
+        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)
 
     def _changeable(self, row: int) -> Contents:
         contents = self.contents(row)

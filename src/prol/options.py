@@ -19,7 +19,7 @@ T = TypeVar("T")
 LARGEST_WHOLE = 2**31 - 1
 """No count of steps, features or samples is larger: files from elsewhere may hold any number."""
 LARGEST_MB = 1e6
-"""Of options in megabytes, whose names end in `_mb`."""
+"""Upper limit of options in megabytes, whose names end in `_mb`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Range:
     def __str__(self) -> str:
         if self.most is not None and self.least is not None:
             return f"from {self.least:g} to {self.most:g}"
+        if self.most is not None:
+            return f"above {self.above:g} and at most {self.most:g}"
         bound = f"at least {self.least:g}" if self.above is None else f"above {self.above:g}"
         return bound if self.whole else f"a finite number {'of ' if self.above is None else ''}{bound}"
 
@@ -53,6 +55,7 @@ Whole = Annotated[int, Range(least=0, whole=True)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Share = Annotated[float, Range(least=0, most=1)]
+CropShare = Annotated[float, Range(above=0, most=1)]
 
 
 RENAMED: Mapping[str, str] = {

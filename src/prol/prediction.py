@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor
 
-from prol.answers import Classification as Classification
-from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Augment, Backbone, InputRange, Pixels
-from prol.calibration import Prior, probabilities
+from prol.calibration import Observation, Prior, observe, probabilities
+from prol.classes import Label
 from prol.model import Model
-from prol.options import Options
+from prol.options import CropShare, Options
 
+if TYPE_CHECKING:
+    import pandas
+
+    from prol import Evaluation
+    from prol.learner import Learner
+
+MOST_PRINTED = 20
+"""Images of a classification that are printed."""
 SMALL_BATCH = 16
 """Images up to which a batch is never filled up."""
 
@@ -59,6 +67,87 @@ def _joined(parts: list[Tensor | None], count: int) -> Tensor | None:
 
 
 @dataclass(frozen=True)
+class Classification:
+    """What a learner says about N images.
+
+    `labels` has the most probable class of each. `probabilities` `[N, C]`, in the order of `learner.classes`, are
+    calibrated: of predictions with 80 %, about 80 in 100 are right, for images like those learnt. `unknown` `[N]` is,
+    for each image, the share of known images that were more familiar; above 0.95 it is probably none of the classes.
+    None where the method has no familiarity or too few images were observed.
+
+    >>> import torch
+    >>> Classification(["cat", "eel"], torch.tensor([[0.9, 0.1], [0.3, 0.7]]), torch.tensor([0.2, 0.99]))
+         probability  unknown
+    cat       90.0 %     0.20
+    eel       70.0 %     0.99
+    """
+
+    labels: list[Label]
+    probabilities: Tensor
+    unknown: Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        titles, *rows = self._rows()
+        width = max((len(row[0]) for row in rows), default=0)
+        lines = ["  ".join([name.ljust(width), *cells]) for name, *cells in [titles, *rows]]
+        more = len(self) - len(rows)
+        return "\n".join(lines + [f"... and {more:,} more"] * (more > 0)) if rows else "no images"
+
+    def _repr_html_(self) -> str:
+        cells = self._rows()
+        left = len(self) - len(cells) + 1
+        return (html_table(cells) + f"<p>... and {left:,} more</p>" * (left > 0)) if len(self) else "<p>no images</p>"
+
+    def _rows(self) -> list[list[str]]:
+        """Titles, and the cells of the first images."""
+        columns = self.to_dict()
+        labels = [str(label) for label in columns["label"][:MOST_PRINTED]]
+        rows = [labels, [f"{100 * one:9.1f} %" for one in columns["probability"][:MOST_PRINTED]]]
+        titles = ["", "probability"]
+        if "unknown" in columns:
+            rows.append([f"{one:7.2f}" for one in columns["unknown"][:MOST_PRINTED]])
+            titles.append("unknown")
+        return [titles, *map(list, zip(*rows, strict=True))]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """A list for each column, one value per image: label, its probability, and unknown where that is known."""
+        best = self.probabilities.amax(dim=1).tolist() if len(self) else []
+        columns: dict[str, list[Any]] = {"label": list(self.labels), "probability": best}
+        return columns if self.unknown is None else columns | {"unknown": self.unknown.tolist()}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The columns of `to_dict` as a data frame; needs pandas."""
+        return data_frame(self.to_dict())
+
+
+def html_table(cells: Sequence[Sequence[str]]) -> str:
+    """A table of which the first row holds the titles; nothing where there is no row.
+
+    >>> html_table([["class"], ["<b>"]])
+    '<table><thead><tr><th>class</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    if not cells:
+        return ""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
+
+    rows = "".join(row(one, "td") for one in cells[1:])
+    return f"<table><thead>{row(cells[0], 'th')}</thead><tbody>{rows}</tbody></table>"
+
+
+def data_frame(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("to_pandas needs pandas: pip install pandas, or use to_dict()") from None
+    return pandas.DataFrame(columns)
+
+
+@dataclass(frozen=True)
 class InputOptions(Options):
     """How images become the network's input."""
 
@@ -66,7 +155,7 @@ class InputOptions(Options):
     """Random crops and flips of training images (crop_flip), or none."""
     input_range: InputRange = "backbone"
     """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
-    crop_pct: float | None = None
+    crop_pct: CropShare | None = None
     """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
 
 
@@ -83,7 +172,7 @@ class Predictor(Model):
         if hasattr(options, "input_range"):
             self.preprocessing = backbone.preprocessing.overridden(options.input_range, options.crop_pct)
         self.predict_batch = 256 if backbone.device.type == "cuda" else 64
-        self.look: Callable[[Tensor], Tensor] = FrozenPass(backbone.features, backbone.acceleration.captured)
+        self.look: Callable[[Tensor], Tensor] = backbone.frozen_pass(backbone.features)
         super().__init__(backbone, options, seed)
 
     # What a method implements.
@@ -107,6 +196,14 @@ class Predictor(Model):
 
     def evaluation_input(self, pixels: Pixels) -> Tensor:
         return self.backbone.inputs(pixels, self.preprocessing)
+
+    @property
+    def augmentation(self) -> torch.Generator | None:
+        """What draws crops and flips of training images; None where the whole images are learnt."""
+        return None if self.options.augment == "none" else self.random
+
+    def training_input(self, pixels: Pixels) -> Tensor:
+        return self.backbone.inputs(pixels, self.preprocessing, self.augmentation)
 
     def encoded(self, pixels: Pixels) -> Tensor:
         return self.encode(self.evaluation_input(pixels))
@@ -145,7 +242,7 @@ class Predictor(Model):
         """What `predict` and `familiarity` return, from one encoding."""
         pixels = self.backbone.read(images)
         if not self.classes or not len(pixels):
-            return self.predict(images), self.familiarity(images)
+            return self._predict_pixels(pixels), self.familiarity(images)
         self.flush()
         scores, found = [], []
         for batch, _ in self._batches(pixels):
@@ -165,10 +262,16 @@ class Predictor(Model):
     def classify(self, images: Any) -> Classification:
         """Labels with calibrated probabilities, and how likely each image is of none of the known classes."""
         scores, familiarity = self.predict_with_familiarity(images)
-        if not self.classes or not bool(scores.isfinite().any()):
+        if not self.classes or (len(scores) and not bool(scores.isfinite().any())):
             raise ValueError("nothing was learnt yet, so there is nothing to predict: call learn first")
         unknown = None if familiarity is None else self.calibration.unknown(familiarity)
         return Classification([self.classes[row] for row in scores.argmax(1).tolist()], self.probable(scores), unknown)
+
+    def evaluate(self, data: Any) -> Evaluation:
+        """Accuracy, confusion and calibration on what `prol.stream` returned or takes: its test images, or all."""
+        import prol
+
+        return prol.evaluate(cast("Learner", self), data)
 
     def probable(self, scores: Tensor) -> Tensor:
         """Probabilities `[N, C]`, float64, of scores that `predict` returned; 0 where nothing was learnt of a class."""
@@ -189,6 +292,23 @@ class Predictor(Model):
         if found is None:
             return None
         return Prior(float(found[found > 0].mean()) if bool(found.any()) else 1.0)
+
+    def foresee(self, pixels: Pixels, names: list[Label]) -> Observation | None:
+        """What predictions for a chunk show before it is learnt; None where they fail: it is learnt all the same."""
+        rows = torch.tensor([self.row_of.get(name, -1) for name in names])
+        if len(self.classes) < 2 or not bool((rows >= 0).any()):
+            return None  # nothing to compare: no prediction is computed, which a method may have to solve for
+        self.flush()  # an error of an earlier update is no error of this prediction
+        try:
+            scores, familiarity = self.predict_with_familiarity(pixels)
+            usual = self.calibration.usual_spread()
+            return observe(scores, rows, rows >= 0, self.prior_temperatures(), familiarity, usual)
+        except (ValueError, RuntimeError):
+            return None
+
+    def hindsight(self) -> Observation | None:
+        """What can be said, without storing it, of the chunk just learnt as if it were not; None where nothing can."""
+        return None
 
     @torch.no_grad()
     def encode_images(self, images: Any) -> Tensor:

@@ -1,7 +1,7 @@
-"""Names of methods, data sets and protocols, resolved when first used and open to other packages.
+"""Names of methods, data sets, protocols and checks, resolved when first used and open to other packages.
 
-Another package adds a name by an entry point in the group `prol.methods`, `prol.datasets` or `prol.protocols`
-whose value is "module:attribute".
+Another package adds a name by an entry point in the group `prol.methods`, `prol.datasets`, `prol.protocols` or
+`prol.checks` whose value is "module:attribute". A method in a file needs no entry point: its name is `FILE.py:Class`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from prol.method_files import MethodFile, is_file_word
 from prol.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -67,6 +68,17 @@ _BUILT_IN = {
         "imagenet_a": "prol.data.imagenet_variants:imagenet_a",
         "cub200": "prol.data.cub200:cub200",
     },
+    "checks": {
+        "PC101": "prol.checks.images:few_images",
+        "PC102": "prol.checks.images:near_duplicates",
+        "PC201": "prol.checks.learners:preprocessing",
+        "PC202": "prol.checks.learners:budget",
+        "PC203": "prol.checks.learners:label_order",
+        "PC301": "prol.checks.runs:worse_than_ncm",
+        "PC302": "prol.checks.runs:calibrated",
+        "PC303": "prol.checks.runs:machine_busy",
+        "PC304": "prol.checks.runs:growing_times",
+    },
     "protocols": {
         "disjoint": "prol.data.streams.disjoint:disjoint",
         "blurry": "prol.data.streams.blurry:blurry",
@@ -79,7 +91,7 @@ _BUILT_IN = {
 
 
 def names(group: str) -> dict[str, str]:
-    """Every known name of a group ("methods", "datasets" or "protocols") and where it lives."""
+    """Every known name of a group ("methods", "datasets", "protocols" or "checks") and where it lives."""
     return _known(group, _added(group))
 
 
@@ -114,9 +126,20 @@ def load_all(group: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def method(name: str) -> type[Learner]:
-    """The learner class behind a method's name."""
+    """The learner class behind a method's name, or behind `FILE.py:Class`, which executes that file."""
+    file = MethodFile.named(name)
+    return registered_method(name) if file is None else file.load()
+
+
+def registered_method(name: str) -> type[Learner]:
+    """The learner class behind a name in a saved file, whose writer must not choose what is executed."""
     found: type[Learner] = _resolve("methods", name)
     return found
+
+
+def is_method(name: str) -> bool:
+    """Whether a name is known or has the form of `FILE.py:Class`."""
+    return is_file_word(name) or name in names("methods")
 
 
 def dataset(name: str) -> Callable[..., Dataset]:
@@ -163,7 +186,9 @@ def _load(group: str, point: EntryPoint) -> Any:
     """The object another package registers under a name. Whatever fails there must be fixed in that package."""
     try:
         found = point.load()
-        (_require_learner if group == "methods" else _require_function)(found, point.value)
+        _REQUIRED.get(group, _require_function)(found, point.value)
+        if group == "checks" and found.code != point.name:
+            raise TypeError(f"its code is {found.code}")
     except (Exception, SystemExit) as error:
         package = "another package" if point.dist is None else f"the package {point.dist.name} {point.dist.version}"
         cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -184,7 +209,15 @@ def _require_learner(found: Any, where: str) -> None:
             raise TypeError(f"the {name} of {where} is no text")
 
 
+def _require_check(found: Any, where: str) -> None:
+    if not (callable(found) and all(isinstance(getattr(found, name, None), str) for name in ("code", "title"))):
+        raise TypeError(f"{where} is no prol.checks.Check")
+
+
 def _require_function(found: Any, where: str) -> None:
     if not callable(found):
         raise TypeError(f"{where} is no function")
     get_type_hints(found)  # by which its options are read
+
+
+_REQUIRED = {"methods": _require_learner, "checks": _require_check}

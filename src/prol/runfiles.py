@@ -86,6 +86,8 @@ class Config(TypedDict):
     method: str
     options: dict[str, Any]
     options_given: NotRequired[dict[str, Any]]
+    method_file: NotRequired[str]
+    method_sha256: NotRequired[str]
     seed: int
     backbone: Backbone
     preprocessing: NotRequired[Preprocessing | None]
@@ -101,6 +103,8 @@ class Config(TypedDict):
     checkpoint_every: int | None
     checkpoint_share: NotRequired[float]
     side_by_side: NotRequired[bool]
+    load_start: NotRequired[float | None]
+    processors: NotRequired[Count | None]
 
 
 class Metrics(TypedDict):
@@ -201,6 +205,7 @@ class Timing(TypedDict):
     test_features_reused: bool
     hardware: NotRequired[list[str]]
     tasks: list[TaskTiming]
+    load_end: NotRequired[float | None]
 
 
 class Stream(TypedDict):
@@ -313,7 +318,7 @@ def read_file(file: Path, kind: Any) -> dict[str, Any]:
 
 
 def _ran_beside(place: Path) -> bool:
-    """For runs that do not record it: whether the summary of a comparison or sweep above says that others ran then."""
+    """Whether the summary of a comparison or sweep above says that others ran then, for runs that do not record it."""
     for name in ("comparison.json", "sweep.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             if json.loads(read_text(place.parent / name))["side_by_side"].get(place.name, False):

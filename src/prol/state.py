@@ -63,7 +63,7 @@ class State:
         dtype: torch.dtype = torch.float32,
         combine: Combine | None = "sum",
         initial: Callable[[int], Tensor] | None = None,
-        room: int = 0,
+        capacity: int = 0,
         grows: Callable[[], bool] | bool = True,
         counts: bool = False,
         stored: bool = True,
@@ -75,12 +75,12 @@ class State:
 
         `combine` says what the row of two merged classes is, None where rows are not classes'; statistics that combine
         as sums add up when learners are merged. `initial` returns so many fresh rows, zeros by default. The buffer has
-        `room` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
+        `capacity` from the start, for steps that mask it. With `grows` false the owner appends rows. `counts` marks the
         images of each class, for `Learner.class_counts`. An update `writes` to rows of its chunk's classes alone, or to
         none where it only appends: an undo record is then smaller. With `widens` the first axis of a row grows, too.
         """
         dims = (shape,) if isinstance(shape, int) else shape
-        table = Table(dims, device or self.device, dtype, room, None if initial is None else weakly(initial))
+        table = Table(dims, device or self.device, dtype, capacity, None if initial is None else weakly(initial))
         merge: Merge = "sum" if kind == "statistic" and combine == "sum" else "keep"
         self._declare(
             Entry(
@@ -243,7 +243,7 @@ class State:
         self.registry.samples = weakly(amount)
 
     def solves(self, columns: int, dtype: torch.dtype) -> None:
-        """For predictions one row of so many columns per class is solved; it counts as stored, but is not saved."""
+        """Says that predictions solve one row of so many columns per class; it counts as stored, but is not saved."""
         self.registry.solved = columns, dtype
 
     def on_merge(
@@ -268,7 +268,7 @@ class State:
         self.registry.first_moment = weakly(row)
 
     def drop(self) -> None:
-        """Takes back all that was declared under this prefix."""
+        """Removes all that was declared under this prefix."""
         for store in (self.registry.entries, self.registry.values):
             for name in [name for name in store if name.startswith(self.prefix)]:
                 del store[name]
@@ -321,14 +321,14 @@ class State:
         for refresh in self.registry.after_load:
             refresh()
 
-    # Taking back
+    # Rolling back
 
     def record(self) -> Record:
         """Opens a record for `roll_back`; tables are only measured and nothing else is copied."""
         return open_record(self.registry)
 
     def overwrites(self, *names: str) -> None:
-        """To be called before entries are overwritten rather than appended to: an open record copies them first."""
+        """Announces that entries will be overwritten rather than appended to: an open record copies them first."""
         record = self.registry.record
         if record is None:
             return
@@ -341,7 +341,7 @@ class State:
         self.registry.record = None
 
     def roll_back(self, record: Record) -> None:
-        """Everything is again as when the record was opened."""
+        """Restores everything as it was when the record was opened."""
         roll_back(self.registry, record)
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -351,7 +351,7 @@ class State:
         return tensors, deepcopy(values)
 
     def restore(self, snapshot: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
-        """What is under this prefix is again as in a snapshot."""
+        """Restores what is under this prefix from a snapshot."""
         tensors, values = snapshot
         for name, value in values.items():
             self.registry.values[name].load(value)
@@ -360,7 +360,7 @@ class State:
                 entry.load(within(entry.name, tensors))
 
     def layout(self) -> tuple[int, ...]:
-        """Where buffers are and how long: a captured step holds while this stays the same."""
+        """Identifies the buffers and their lengths: a captured step is valid while this stays the same."""
         tables = [entry.table for entry in self.entries() if entry.table is not None]
         lengths = [table.count for table in tables if not table.masked]
         groups = [entry.moves() for entry in self.entries() if entry.moves is not None]

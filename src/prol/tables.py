@@ -58,7 +58,7 @@ class Amount:
 class Table:
     """One row per class, or per task, in a buffer that doubles, so that a step's cost does not depend on its length.
 
-    `rows` is the table `[count, *shape]`. `buffer` `[room, *shape]` is where the rows lie, with zeros behind them. Its
+    `rows` is the table `[count, *shape]`. `buffer` `[capacity, *shape]` holds them, with zeros behind. Its
     length seldom changes: an operation on all of it that masks what is behind `count` has a fixed shape. `moves` grows
     whenever the buffer is replaced by another.
     """
@@ -68,11 +68,11 @@ class Table:
         shape: tuple[int, ...],
         device: torch.device,
         dtype: torch.dtype,
-        room: int = 0,
+        capacity: int = 0,
         initial: Callable[[int], Tensor] | None = None,
     ) -> None:
-        self.buffer = torch.zeros(room, *shape, device=device, dtype=dtype)
-        self.masked = room > 0
+        self.buffer = torch.zeros(capacity, *shape, device=device, dtype=dtype)
+        self.masked = capacity > 0
         """Whether steps work on the whole buffer and mask it, so that its shape holds while rows are added."""
         self.initial = initial
         self.count = 0
@@ -88,7 +88,7 @@ class Table:
 
     def append(self, rows: Tensor) -> None:
         total = self.count + len(rows)
-        self._make_room(total)
+        self._reserve(total)
         self.buffer[self.count : total] = rows.to(self.buffer)
         self.count = total
 
@@ -97,7 +97,7 @@ class Table:
         if rows.shape[1:] != self.buffer.shape[1:]:
             self.buffer, self.count = self.buffer.new_zeros(len(self.buffer), *rows.shape[1:]), 0
             self.moves += 1
-        self._make_room(len(rows))
+        self._reserve(len(rows))
         self.buffer[: len(rows)] = rows.to(self.buffer)
         self.truncate(len(rows))
 
@@ -118,12 +118,12 @@ class Table:
         where = where.view(-1, *[1] * (changes.ndim - 1))
         self.rows.index_add_(0, rows, torch.where(where, changes, 0).to(self.buffer.dtype))
 
-    def _make_room(self, total: int) -> None:
-        room = len(self.buffer)
-        while room < total:  # by doubling, so that it depends on `total` alone and not on how that was reached
-            room = max(1, 2 * room)
-        if room > len(self.buffer):
-            grown = self.buffer.new_zeros(room, *self.buffer.shape[1:])
+    def _reserve(self, total: int) -> None:
+        capacity = len(self.buffer)
+        while capacity < total:  # by doubling, so that it depends on `total` alone and not on how that was reached
+            capacity = max(1, 2 * capacity)
+        if capacity > len(self.buffer):
+            grown = self.buffer.new_zeros(capacity, *self.buffer.shape[1:])
             grown[: self.count] = self.rows
             self.buffer = grown
             self.moves += 1
@@ -151,7 +151,7 @@ class Entry:
     grows: Callable[[], bool] | None = None
     """Whether the table gets a row when a class arrives; None where its owner appends rows."""
     measure: Callable[[], Callable[[], None]] | None = None
-    """For a group whose tensors grow: returns what shortens them again to their lengths at the time of the call."""
+    """For a group whose tensors grow: returns a function that truncates them to their present lengths."""
     moves: Callable[[], int] | None = None
     """For a group: a number that grows whenever a buffer of it is replaced by another."""
     writes: Writes = "all"
@@ -184,7 +184,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Record:
-    """What takes an update back: lengths of tables, values, and copies of what it overwrites."""
+    """What is needed to roll an update back: lengths of tables, values, and copies of what it overwrites."""
 
     classes: int
     entries: tuple[str, ...]
@@ -193,7 +193,7 @@ class Record:
     shortenings: Mapping[str, Callable[[], None]]
     copies: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     rows: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    """Of tables in which only some rows are overwritten, which ones, and what was there."""
+    """For tables in which only some rows are overwritten: which ones, and their former values."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Product:
     right: Tensor
 
     def add_to(self, blocks: Sequence[Tensor], times: int = 1) -> None:
-        """To block rows that reach from the first column to the diagonal."""
+        """Adds it to block rows that reach from the first column to the diagonal."""
         for block in blocks:
             height, end = block.shape
             block.addmm_(self.left[:, end - height : end].T, self.right[:, :end], alpha=times)

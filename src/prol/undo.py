@@ -1,4 +1,4 @@
-"""Taking back an update: a chunk that failed is rolled back, and the last chunk can be undone.
+"""Rollback and undo: a chunk that failed is rolled back, and the last chunk can be undone.
 
 Both restore a `Record` of what was there before the chunk. For a rollback it is nearly empty, since an update checks
 before it writes. To undo a chunk that succeeded, it also holds copies of everything that the chunk may overwrite.
@@ -41,7 +41,7 @@ def open_record(registry: Registry) -> Record:
 
 
 def roll_back(registry: Registry, record: Record) -> None:
-    """Everything is again as when the record was opened; loaders may take over the copies in it."""
+    """Restores everything as it was when the record was opened; loaders may take over the copies in it."""
     registry.record, registry.classes = None, record.classes
     registry.loads += 1
     for name in [name for name in registry.entries if name not in record.entries]:
@@ -62,7 +62,7 @@ def roll_back(registry: Registry, record: Record) -> None:
 
 
 class UndoRecord:
-    """What undoes the last chunk: off until it is enabled, in memory only, on the learner's device, never saved.
+    """Copies of what the last chunk overwrote: off until enabled, in memory only, on the learner's device, never saved.
 
     Tensors that an update may overwrite are copied before each chunk into buffers that stay, so that nothing is
     allocated again; of tables in which only rows of the chunk's classes change, those rows alone.
@@ -108,7 +108,7 @@ class UndoRecord:
         return self._size(self._overwritten(), rows)
 
     def fill(self, record: Record, rows: Sequence[int], random: Tensor) -> None:
-        """Before a chunk of these known class rows: copies what it may overwrite, and the random state."""
+        """Copies what the coming chunk of these known class rows may overwrite, and the random state."""
         if not self.enabled:
             return
         overwritten = self._overwritten()
@@ -140,20 +140,21 @@ class UndoRecord:
         return [(entry, entry.read()) for entry in entries if entry.saved and entry.writes == "all"]
 
     def _size(self, overwritten: list[tuple[Entry, Mapping[str, Tensor]]], rows: Sequence[int]) -> int:
-        whole = sum(_room(entry, t) * t.element_size() for entry, tensors in overwritten for t in tensors.values())
+        whole = sum(_capacity(entry, t) * t.element_size() for entry, tensors in overwritten for t in tensors.values())
         tables = [entry.table for entry in self._registry.entries.values() if entry.writes == "chunk" and entry.table]
         return whole + sum(len(set(rows)) * Amount.of(table.buffer[:1]).bytes for table in tables)
 
     def _copy(self, entry: Entry, inner: str, tensor: Tensor) -> Tensor:
-        """A copy in a buffer that has as much room as the table, so that it grows as seldom."""
-        name, room = join(entry.name, inner), _room(entry, tensor)
+        """A copy in a buffer that has as much capacity as the table, so that it grows as seldom."""
+        name, capacity = join(entry.name, inner), _capacity(entry, tensor)
         buffer = self._buffers.get(name)
-        if buffer is None or buffer.numel() < room or buffer.dtype != tensor.dtype or buffer.device != tensor.device:
-            buffer = self._buffers[name] = torch.empty(room, dtype=tensor.dtype, device=tensor.device)
+        kind = tensor.dtype, tensor.device
+        if buffer is None or buffer.numel() < capacity or (buffer.dtype, buffer.device) != kind:
+            buffer = self._buffers[name] = torch.empty(capacity, dtype=tensor.dtype, device=tensor.device)
         return buffer[: tensor.numel()].view(tensor.shape).copy_(tensor.detach())
 
 
-def _room(entry: Entry, tensor: Tensor) -> int:
+def _capacity(entry: Entry, tensor: Tensor) -> int:
     return tensor.numel() if entry.table is None else entry.table.buffer.numel()
 
 

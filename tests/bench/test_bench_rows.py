@@ -11,7 +11,7 @@ import torch
 
 from golden_files import tiny_vit
 from prol.backbones import ViT, open_backbone
-from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Acceleration
 from prol.bench import ladder as ladders
 from prol.bench.ladder import bare_passes
 from prol.bench.machine import PeakMemory, copy_peak, document, matrix_peak, peak

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import prol
-from prol.cli.app import main
+from prol.cli.app import app, main
+from prol.cli.inspect import _options as listed_options
 from prol.runs import RunFolder
 from runs.small_runs import environment
 
@@ -49,6 +51,23 @@ def test_the_options_of_a_method_are_listed_with_their_defaults(command) -> None
     [rate] = [line for line in lines if line.split()[:1] == ["lr"]]
     assert "a number of at least 0" in rate
     assert "Nominal learning rate" in rate
+
+
+@pytest.mark.parametrize("method", prol.list_methods())
+def test_every_option_has_a_sentence_and_a_range(method: str) -> None:
+    for name, _, allowed, meaning in listed_options(method):
+        assert re.fullmatch(r"[A-Z][^ ]* .+[.]", meaning), name
+        assert allowed not in ("a number", "a whole number"), name
+
+
+def test_every_argument_and_flag_has_a_help_text() -> None:
+    commands = [("prol", get_command(app))]
+    for place, one in commands:
+        commands += [(f"{place} {name}", inner) for name, inner in getattr(one, "commands", {}).items()]
+        assert one.help, place
+        for parameter in one.params:
+            words = getattr(parameter, "help", None) or ""
+            assert getattr(parameter, "hidden", False) or words.endswith("."), f"{place} {parameter.name}: {words}"
 
 
 def test_a_run_prints_plain_lines_and_a_result_table(command, tmp_path: Path, micro_vit: str) -> None:

@@ -180,7 +180,7 @@ def test_a_named_class_without_images_is_noted_and_keeps_its_number(tmp_path: Pa
     data = parquet(write(tmp_path / "pets.parquet", [0, 2, 2, 0], names=PETS))
     assert data.class_names == ("cat", "dog", "emu")
     assert sorted(data.train.labels.tolist() + data.test.labels.tolist()) == [0, 0, 2, 2]
-    assert data.notes == ("1 classes without images are left out: dog",)
+    assert data.notes == ("1 class without images is left out: dog",)
 
 
 # Odd images: read

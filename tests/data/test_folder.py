@@ -117,7 +117,7 @@ def test_folders_without_images_are_named_in_a_note(tmp_path: Path) -> None:
     )
     fill(tmp_path / "train", {"cat": 2, "dog": 0})
     fill(tmp_path / "test", {"cat": 1, "dog": 0})
-    assert folder(tmp_path).notes == (f"1 folders in {str(tmp_path / 'train')!r} without images are left out: dog",)
+    assert folder(tmp_path).notes == (f"1 folder in {str(tmp_path / 'train')!r} without images is left out: dog",)
 
 
 def test_a_share_of_zero_keeps_everything_for_training(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 import prol
 import prol.distributed
 from docs.pages import DOCS, Block, blocks, pages
+from docs.shell import lay_out_images
 from integrations.small_learners import taught
 from integrations.stand_in_hub import reached
 from prol.integrations.onnx import export_onnx
@@ -23,6 +24,7 @@ ELSEWHERE = {"extending", "harnesses"}
 """Pages whose examples have a test of their own."""
 LEFT_BEHIND = {
     "backbones": [],
+    "check": [],
     "merging": [],
     "sharing": ["pets/hub.json"],
     "sweep": ["runs/mine/sweep.csv"],
@@ -61,6 +63,8 @@ def around(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         export_onnx(learner, "my-model.onnx")
         Image.fromarray(image).save("photo.jpg")
         meanwhile = reached(monkeypatch, tmp_path)
+    elif stem == "check":
+        lay_out_images(tmp_path)
     elif stem == "merging":
         learner = taught("ncm")
         names |= {"prol": prol, "learner": learner, "before": learner.clone()}

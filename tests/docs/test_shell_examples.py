@@ -29,6 +29,7 @@ LEFT_BEHIND = {
     "own-images": ["runs/mine/split.json", "my-model/model.safetensors", "shop/meta.json"],
     "artifacts": ["my-model/README.md", "answers.json"],
     "extending": ["runs/naive_bayes/result.json", "runs/compare-digits/comparison.md"],
+    "check": [],
     "comparing": ["runs/compare-digits/comparison.json"],
     "results": [],
     "report": ["report.html"],

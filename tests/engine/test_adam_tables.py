@@ -21,7 +21,7 @@ def fresh() -> RowsInPlay:
 def test_each_row_has_one_place_whatever_comes_twice(chunks: list[list[int]]) -> None:
     in_play, known = fresh(), dict[int, int]()
     for rows in chunks:
-        in_play.room_for(len(rows), LENGTH)
+        in_play.reserve(len(rows), LENGTH)
         for row, place in zip(rows, in_play.places(torch.tensor(rows, dtype=torch.long)).tolist(), strict=True):
             assert known.setdefault(row, place) == place
     assert sorted(known.values()) == list(range(len(known)))
@@ -33,12 +33,12 @@ def test_each_row_has_one_place_whatever_comes_twice(chunks: list[list[int]]) ->
 def test_what_was_taken_can_be_taken_over(chunks: list[list[int]], more: list[int]) -> None:
     in_play, other = fresh(), fresh()
     for rows in chunks:
-        in_play.room_for(len(rows), LENGTH)
+        in_play.reserve(len(rows), LENGTH)
         in_play.places(torch.tensor(rows, dtype=torch.long))
     other.load(torch.tensor([5, 2]))  # over something loaded before
     other.load(in_play.taken().clone())
     for one in (in_play, other):
-        one.room_for(len(more), LENGTH)
+        one.reserve(len(more), LENGTH)
     rows = torch.tensor(more, dtype=torch.long)
     assert torch.equal(in_play.places(rows), other.places(rows))
 
@@ -46,13 +46,13 @@ def test_what_was_taken_can_be_taken_over(chunks: list[list[int]], more: list[in
 def test_buffers_stay_where_they_are_while_there_is_room() -> None:
     in_play, moves = fresh(), 0
     for step in range(200):
-        moves += in_play.room_for(10, LENGTH)
+        moves += in_play.reserve(10, LENGTH)
         in_play.places(torch.arange(10) + step % 5)
     assert moves <= 2
-    assert in_play.room >= LEAST
+    assert in_play.capacity >= LEAST
     before = in_play.rows.data_ptr()
     in_play.clear()
-    assert not in_play.room_for(10, LENGTH)
+    assert not in_play.reserve(10, LENGTH)
     assert in_play.rows.data_ptr() == before
     assert not len(in_play.taken())
 
@@ -60,15 +60,15 @@ def test_buffers_stay_where_they_are_while_there_is_room() -> None:
 def test_room_is_that_of_the_rows_met_and_not_of_the_table() -> None:
     in_play = fresh()
     for step in range(50):
-        in_play.room_for(10, 100_000)
+        in_play.reserve(10, 100_000)
         in_play.places(torch.arange(10) + 1000 * (step % 7))
-    assert in_play.room < 1000
+    assert in_play.capacity < 1000
 
 
 def test_in_a_step_that_is_not_valid_no_row_gets_a_place() -> None:
     in_play = fresh()
     for rows, valid in (([4, 4], False), ([3, 9], True), ([9, 7, 2], False), ([2], True)):
-        in_play.room_for(len(rows), LENGTH)
+        in_play.reserve(len(rows), LENGTH)
         in_play.places(torch.tensor(rows), torch.tensor(valid))
     assert in_play.taken().tolist() == [3, 9, 2]
 

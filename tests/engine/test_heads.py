@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prol.classes import AGAINST_IT, AVERAGED, KEPT_ROW
 from prol.engine.adam import Adam, part_gradients
-from prol.engine.heads import ROOM, LinearHead, TaskHeads, fold
+from prol.engine.heads import CAPACITY, LinearHead, TaskHeads, fold
 from prol.state import State
 
 WIDTH = 6
@@ -63,7 +63,7 @@ def test_a_folded_affine_part_gives_the_same_answers() -> None:
 
 
 @pytest.mark.parametrize("all_heads", [False, True])
-@pytest.mark.parametrize("sizes", [SIZES, [3, ROOM, 20]], ids=["few", "more than there is room for"])
+@pytest.mark.parametrize("sizes", [SIZES, [3, CAPACITY, 20]], ids=["few", "more than the capacity"])
 def test_logits_are_those_of_the_heads_one_by_one(sizes: list[int], all_heads: bool) -> None:
     heads, features = make(sizes, all_live=all_heads), drawn(5, WIDTH, seed=9) * 3
     logits = heads.logits(features)

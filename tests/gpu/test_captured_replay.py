@@ -12,7 +12,7 @@ from test_captured_steps import chunks
 import prol
 from prol import registry
 from prol.backbones import ResNet
-from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Acceleration
 from prol.learner import Learner
 
 pytestmark = pytest.mark.gpu

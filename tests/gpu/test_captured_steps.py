@@ -12,7 +12,7 @@ import torch
 
 import prol
 from prol.backbones import ViT, evaluation_input, open_backbone
-from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Acceleration
 from prol.learner import Learner
 from prol.methods.prol.learner import PROL
 from prol.methods.prol.options import ABLATIONS

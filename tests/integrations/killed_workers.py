@@ -14,7 +14,7 @@ from typing import Any
 from prol.integrations.ray_executor import RayExecutor
 from prol.runs.display import Silent
 from prol.runs.executors import Serial
-from prol.runs.grid import Point, Request, points_of
+from prol.runs.grid import GridPoint, Request, points_of
 from prol.runs.sweep import sweep
 from runs.small_runs import contents
 
@@ -61,7 +61,7 @@ class Killer:
         return [int(match[1]) for match in found if match]
 
 
-def small_points(vit: str, methods: Sequence[str], grid: dict[str, Any], seeds: Sequence[int]) -> list[Point]:
+def small_points(vit: str, methods: Sequence[str], grid: dict[str, Any], seeds: Sequence[int]) -> list[GridPoint]:
     settings: dict[str, Any] = {
         "backbone": vit,
         "device": "cpu",
@@ -76,7 +76,7 @@ def small_points(vit: str, methods: Sequence[str], grid: dict[str, Any], seeds: 
 
 
 def sweep_and_kill(
-    points: list[Point], place: Path, after: int, executor: RayExecutor
+    points: list[GridPoint], place: Path, after: int, executor: RayExecutor
 ) -> tuple[Killer, dict[str, Any]]:
     """Runs the same sweep on Ray, with a kill, and one by one; the second is what was found."""
     killer, began = Killer(after), time.perf_counter()

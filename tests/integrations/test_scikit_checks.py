@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 
 import prol.backbones
 from prol.backbones import Preprocessing
-from prol.backbones.acceleration import PLAIN
+from prol.backbones.base import PLAIN
 from prol.integrations.scikit import PROLClassifier
 
 SIDE = 16
@@ -39,6 +40,12 @@ class Reshaping:
 
     def features(self, inputs: Tensor) -> Tensor:
         return inputs.flatten(1)
+
+    def frozen_pass(self, look: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return look
+
+    def upload(self, tensor: Tensor) -> Tensor:
+        return tensor
 
 
 class RowClassifier(PROLClassifier):

@@ -97,6 +97,6 @@ def test_more_than_was_learnt_is_refused_and_changes_nothing(variant: str) -> No
         learner.unlearn(IMAGES[[3, 3]], [3, 3])
     with pytest.raises(LookupError, match="no class 'owl'"):
         learner.unlearn(IMAGES[[3]], ["owl"])
-    with pytest.raises(ValueError, match="2 images and 1 labels"):
+    with pytest.raises(ValueError, match="2 images but 1 labels"):
         learner.unlearn(IMAGES[:2], [0])
     assert difference(before, learner.state()) == ""

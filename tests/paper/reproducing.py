@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from prol.paper.scale import Scale, read_scale
+from prol.paper.scale import PaperScale, read_scale
 from prol.runs import Plan
 from prol.runs.display import Silent
 from prol.runs.executors import Serial
@@ -15,7 +15,7 @@ Hear = Callable[[Path, str], None]
 Outcomes = Generator[tuple[Path, str | None], None, None]
 
 
-def small_scale(micro_vit: str) -> Scale:
+def small_scale(micro_vit: str) -> PaperScale:
     """Twenty digits through a small ViT, in two rows."""
     smoke = replace(read_scale("smoke").on("digits"), backbone=micro_vit, tiny_backbone=micro_vit, threads=1)
     return replace(smoke, picked={"ncm": {}, "PROL": {"blocks": "2"}})

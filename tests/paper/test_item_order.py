@@ -12,7 +12,7 @@ from paper.reproducing import Hear, Noting, Outcomes, Recording, small_scale
 from prol.paper import item_files
 from prol.paper.items import pick
 from prol.paper.reproduction import render, reproduce
-from prol.paper.scale import Scale
+from prol.paper.scale import PaperScale
 from prol.report.sheet import Sheet
 from prol.runs import Plan
 from prol.runs.inspection import Inspection
@@ -21,7 +21,7 @@ BLOCKS = {"blocks": "2"}
 
 
 @pytest.fixture
-def scale(micro_vit: str) -> Scale:
+def scale(micro_vit: str) -> PaperScale:
     """One run of the main table, two of the ablation."""
     return replace(small_scale(micro_vit), picked={"ncm": {}, "norms only": BLOCKS, "null prefix": BLOCKS})
 
@@ -49,7 +49,7 @@ class Watching(Recording):
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_an_item_is_written_when_its_own_runs_are_over(scale: Scale, tmp_path: Path) -> None:
+def test_an_item_is_written_when_its_own_runs_are_over(scale: PaperScale, tmp_path: Path) -> None:
     watching = Watching(tmp_path)
     done = reproduce(pick(["history", "ablation", "main"]), scale, tmp_path, watching)
     assert watching.calls == 1
@@ -60,7 +60,7 @@ def test_an_item_is_written_when_its_own_runs_are_over(scale: Scale, tmp_path: P
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_an_item_that_has_all_its_runs_waits_for_nothing(scale: Scale, tmp_path: Path) -> None:
+def test_an_item_that_has_all_its_runs_waits_for_nothing(scale: PaperScale, tmp_path: Path) -> None:
     reproduce(pick(["main"]), scale, tmp_path)
     (tmp_path / "main" / "table.md").unlink()
     watching = Watching(tmp_path)
@@ -69,7 +69,7 @@ def test_an_item_that_has_all_its_runs_waits_for_nothing(scale: Scale, tmp_path:
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_run_that_fails_is_told_and_its_item_waits_no_longer(scale: Scale, tmp_path: Path) -> None:
+def test_a_run_that_fails_is_told_and_its_item_waits_no_longer(scale: PaperScale, tmp_path: Path) -> None:
     watching, said = Watching(tmp_path, failing="ncm-"), list[str]()
     main, ablation = reproduce(pick(["main", "ablation"]), scale, tmp_path, watching, say=said.append)
     assert watching.seen[1] == {"main"}
@@ -79,7 +79,7 @@ def test_a_run_that_fails_is_told_and_its_item_waits_no_longer(scale: Scale, tmp
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_what_is_timed_comes_last_and_is_counted_with_the_rest(scale: Scale, tmp_path: Path) -> None:
+def test_what_is_timed_comes_last_and_is_counted_with_the_rest(scale: PaperScale, tmp_path: Path) -> None:
     order: list[str] = []
 
     class Ordered(Noting):
@@ -108,7 +108,7 @@ class Interrupted(Recording):
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_what_was_finished_before_an_interrupt_has_its_table(scale: Scale, tmp_path: Path) -> None:
+def test_what_was_finished_before_an_interrupt_has_its_table(scale: PaperScale, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         reproduce(pick(["non-ptm", "ablation", "main"]), scale, tmp_path, Interrupted())
     assert written(tmp_path) == {"ablation"}
@@ -131,7 +131,7 @@ def failing_once(error: BaseException, plot: Callable[[Sheet, Path], list[str]])
 
 
 def test_an_interrupt_in_the_middle_of_writing_leaves_whole_tables(
-    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(item_files, "plot_sheet", failing_once(KeyboardInterrupt(), item_files.plot_sheet))
     with pytest.raises(KeyboardInterrupt):
@@ -141,7 +141,7 @@ def test_an_interrupt_in_the_middle_of_writing_leaves_whole_tables(
 
 
 def test_a_table_that_cannot_be_written_stops_no_run_and_is_tried_again(
-    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError("no space left")
     monkeypatch.setattr(item_files, "plot_sheet", failing_once(full, item_files.plot_sheet))
@@ -153,7 +153,7 @@ def test_a_table_that_cannot_be_written_stops_no_run_and_is_tried_again(
 
 @pytest.mark.slow
 def test_a_table_that_can_never_be_written_is_an_error_at_the_end(
-    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plot = item_files.plot_sheet
 
@@ -168,7 +168,9 @@ def test_a_table_that_can_never_be_written_is_an_error_at_the_end(
     assert (tmp_path / "ablation" / "ablation-digits.png").is_file()
 
 
-def test_an_interrupt_of_the_preparation_ends_it(scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_of_the_preparation_ends_it(
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Plan] = []
 
     def interrupted(inspection: Inspection, plan: Plan) -> None:

@@ -21,7 +21,7 @@ from prol.paper.grid import run_name
 from prol.paper.item_files import Reproduced, make_sheet
 from prol.paper.items import ITEMS, pick
 from prol.paper.reproduction import render, reproduce
-from prol.paper.scale import SCALES, Scale, read_scale
+from prol.paper.scale import SCALES, PaperScale, read_scale
 from prol.paper.tables import printed_tables, read_printed
 from prol.runs import Plan
 from prol.runs.executors import LocalProcesses
@@ -30,12 +30,12 @@ from runs.small_runs import environment
 
 
 @pytest.fixture(scope="module")
-def scale(micro_vit: str) -> Scale:
+def scale(micro_vit: str) -> PaperScale:
     return small_scale(micro_vit)
 
 
 @pytest.fixture(scope="module")
-def made_once(scale: Scale, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_once(scale: PaperScale, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduced")
     [done], recording = again(["main"], scale, folder)
     assert (len(recording.asked), done.failed) == (2, False)
@@ -48,7 +48,7 @@ def reproduced(made_once: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made_once, tmp_path / "reproduced"))
 
 
-def again(items: list[str], scale: Scale, out: Path) -> tuple[list[Reproduced], Recording]:
+def again(items: list[str], scale: PaperScale, out: Path) -> tuple[list[Reproduced], Recording]:
     recording = Recording()
     return reproduce(pick(items), scale, out, recording, recording), recording
 
@@ -77,7 +77,7 @@ def test_an_item_writes_its_table_its_figures_and_its_runs(reproduced: Path) -> 
         assert not (run / "checkpoint").exists()
 
 
-def test_a_second_call_runs_nothing_and_other_items_share_the_runs(scale: Scale, reproduced: Path) -> None:
+def test_a_second_call_runs_nothing_and_other_items_share_the_runs(scale: PaperScale, reproduced: Path) -> None:
     before, page = written_at(reproduced), (reproduced / "main/table.md").read_text()
     for items in (["main"], ["history"]):
         _, recording = again(items, scale, reproduced)
@@ -92,7 +92,7 @@ def test_a_second_call_runs_nothing_and_other_items_share_the_runs(scale: Scale,
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_the_last_row_of_the_ablation_is_the_run_of_the_main_table(scale: Scale, tmp_path: Path) -> None:
+def test_the_last_row_of_the_ablation_is_the_run_of_the_main_table(scale: PaperScale, tmp_path: Path) -> None:
     only = replace(scale, picked={"PROL": {}, "+ M (gen) = PROL": {}})
     noting = Noting()
     reproduce(pick(["main", "ablation"]), only, tmp_path, noting)
@@ -117,7 +117,7 @@ def test_the_name_of_a_run_is_its_config_without_versions(micro_vit: str) -> Non
 
 @pytest.mark.usefixtures("no_figures")
 def test_threads_left_to_the_machine_are_no_part_of_a_run(
-    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(threads: int | None) -> list[str]:
         noting = Noting()
@@ -133,7 +133,7 @@ def test_threads_left_to_the_machine_are_no_part_of_a_run(
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_learners_are_kept_where_asked_and_those_that_are_gone_are_told(scale: Scale, tmp_path: Path) -> None:
+def test_learners_are_kept_where_asked_and_those_that_are_gone_are_told(scale: PaperScale, tmp_path: Path) -> None:
     for keep_models, gone in ((False, False), (True, True)):
         said: list[str] = []
         only = replace(scale, picked={"ncm": {}})
@@ -174,7 +174,9 @@ def test_a_setting_that_runs_do_not_record_is_left_out(reproduced: Path) -> None
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_the_appendix_is_put_together_from_items_run_at_scales_of_their_own(scale: Scale, reproduced: Path) -> None:
+def test_the_appendix_is_put_together_from_items_run_at_scales_of_their_own(
+    scale: PaperScale, reproduced: Path
+) -> None:
     tmp_path = reproduced
     with pytest.raises(ValueError, match="holds none of appendix"):
         render(pick(["appendix"]), tmp_path)
@@ -204,7 +206,7 @@ def test_items_made_of_others_want_what_those_want(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_each_network_is_opened_once_to_find_out_what_runs_need(
-    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
 
@@ -220,7 +222,7 @@ def test_each_network_is_opened_once_to_find_out_what_runs_need(
 
 @pytest.mark.usefixtures("no_figures")
 def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
-    scale: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(registry._BUILT_IN["methods"], "er", raising=False)
     said: list[str] = []
@@ -238,7 +240,7 @@ def test_data_and_methods_that_are_not_to_be_had_are_told_and_stop_nothing(
     assert sum("cub200 is not available" in line for line in said) == 1
 
 
-def test_data_that_are_missing_stop_it_before_anything_runs(scale: Scale, tmp_path: Path) -> None:
+def test_data_that_are_missing_stop_it_before_anything_runs(scale: PaperScale, tmp_path: Path) -> None:
     asked = replace(scale, datasets=("cub200",), data={"cub200": str(tmp_path / "none")})
     with pytest.raises(ValueError, match=r"nothing can be run: cub200 is not available: .*none") as stopped:
         again(["main"], asked, tmp_path / "out")
@@ -247,7 +249,7 @@ def test_data_that_are_missing_stop_it_before_anything_runs(scale: Scale, tmp_pa
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: Scale, tmp_path: Path) -> None:
+def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: PaperScale, tmp_path: Path) -> None:
     [done], _ = again(["main"], replace(scale, picked={"ncm": {}, "PROL": {"lr": "1e308", "blocks": "2"}}), tmp_path)
     rows = {row.name: row for row in done.sheet.tables[0].rows}
     assert "the loss is not finite" in rows["PROL"].remark
@@ -256,7 +258,7 @@ def test_a_run_that_fails_on_the_way_is_told_and_the_rest_goes_on(scale: Scale, 
 
 
 @pytest.mark.slow
-def test_a_killed_reproduction_goes_on_where_it_stopped(scale: Scale, micro_vit: str, tmp_path: Path) -> None:
+def test_a_killed_reproduction_goes_on_where_it_stopped(scale: PaperScale, micro_vit: str, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     rows = ("FT (inter)", "+ G", "norms only", "null prefix")
     command = [sys.executable, "-m", "prol", "reproduce", "ablation", "--scale", "smoke", "--backbone", micro_vit]
@@ -291,7 +293,7 @@ def test_copied_rows_are_of_classes_in_an_order_drawn_by_the_seed() -> None:
 
 
 @pytest.mark.slow
-def test_runs_side_by_side_give_the_same_tables(scale: Scale, tmp_path: Path) -> None:
+def test_runs_side_by_side_give_the_same_tables(scale: PaperScale, tmp_path: Path) -> None:
     scale = replace(scale, picked={"ncm": {}})
     [one] = reproduce(pick(["main"]), scale, tmp_path / "one")
     [other] = reproduce(pick(["main"]), scale, tmp_path / "other", LocalProcesses(2))
@@ -303,7 +305,7 @@ def test_without_any_run_complexity_has_no_table_of_later_tasks() -> None:
     assert [table.name for table in make_sheet("complexity", []).tables] == ["complexity-images", "complexity-chunks"]
 
 
-def test_what_is_timed_runs_alone_and_computes_every_feature_anew(scale: Scale) -> None:
+def test_what_is_timed_runs_alone_and_computes_every_feature_anew(scale: PaperScale) -> None:
     for item in ITEMS.values():
         for want in item.wants(scale):
             assert want.timed is not want.plan.measures.reuse_features

@@ -16,7 +16,7 @@ from PIL import Image
 
 from prol.report.comparison import compare_runs
 from prol.report.comparison_plot import memory_plot, place_labels
-from prol.report.page.plots import Curves, Line
+from prol.report.page.plots import Curve, Curves
 from prol.report.plot import WIDTH
 from prol.report.stream_plot import plot_stream
 from prol.report.table import Spread
@@ -26,7 +26,7 @@ from report.finished_runs import finished_run
 @pytest.mark.parametrize("last", [5, 10, 999, 6_000, 50_000, 1_200_000])
 def test_numbers_below_the_axis_do_not_run_together(last: int) -> None:
     places = [last * part / 20 for part in range(1, 21)]
-    line = Line("PROL", places, [Spread.of([50.0 + part]) for part in range(20)])
+    line = Curve("PROL", places, [Spread.of([50.0 + part]) for part in range(20)])
     [plot] = Curves("at-any-time", "Accuracy at any time", "images seen", "accuracy, %", [line]).plots()
     figure = Figure(figsize=(WIDTH, plot.height), layout="constrained")
     canvas = FigureCanvasAgg(figure)

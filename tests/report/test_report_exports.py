@@ -40,7 +40,7 @@ def latex_cells(text: str) -> list[list[str]]:
 
 def test_every_plot_and_every_table_is_written_in_both_its_forms(exported: Path) -> None:
     names = {path.name for path in exported.iterdir()}
-    plots = {"accuracy-after-each-task", "forgetting-after-each-task", "accuracy-against-bytes-kept", "speed"}
+    plots = {"accuracy-after-each-task", "forgetting-after-each-task", "accuracy-against-bytes-stored", "speed"}
     plots |= {"stream", "matrix-01-slda", "matrix-02-ncm"}
     tables = {"comparison", "history", "forgetting", "memory", "throughput", "tasks", "told", "settings", "options"}
     wanted = {f"{name}.{kind}" for name in plots for kind in ("png", "svg")}
@@ -60,8 +60,8 @@ def test_csv_holds_every_digit(exported: Path) -> None:
         assert float(row["FAA"]) == measured.mean
         assert float(row["FAA deviation"]) == measured.deviation
         stored = results[0]["footprint"]
-        assert int(row["samples kept"]) == stored["samples_stored"]["count"] == 0
-        assert int(row["bytes kept"]) == sum(stored[kind]["bytes"] for kind in stored if kind != "trained_now")
+        assert int(row["samples stored"]) == stored["samples_stored"]["count"] == 0
+        assert int(row["bytes stored"]) == sum(stored[kind]["bytes"] for kind in stored if kind != "trained_now")
     history = list(csv.DictReader((exported / "history.csv").open()))
     last = json.loads((RESULTS / "digits/slda-seed0/result.json").read_text())["metrics"]["average_accuracy"][-1]
     assert float(history[0]["task 5"]) == pytest.approx(last)

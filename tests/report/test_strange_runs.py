@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from prol.report.page import Found, find_runs, page_of, sections_of
+from prol.report.page import FoundRuns, find_runs, page_of, sections_of
 from prol.report.page.document import parts_of
 from prol.runfiles import DamagedFile, read_run
 from report.run_folders import RESULTS, write_run
@@ -29,7 +29,7 @@ def beside_a_good_one(folder: Path) -> Path:
     return folder / "bad"
 
 
-def report(folder: Path) -> tuple[str, Found]:
+def report(folder: Path) -> tuple[str, FoundRuns]:
     found = find_runs([folder])
     sections, duplicates = sections_of(found)
     assert duplicates == []
@@ -212,12 +212,12 @@ def test_a_strange_stream_file_is_ignored(tmp_path: Path) -> None:
             assert run.presence == ((1, 2),) * 10
             read.append(run)
     assert len(read) < len(others)
-    found = Found(
+    found = FoundRuns(
         [run for number, run in enumerate(read) if run.task_starts not in [r.task_starts for r in read[:number]]], []
     )
     assert len(found.runs) > 1
     for run in found.runs:
-        sections, _ = sections_of(Found([run], []))
+        sections, _ = sections_of(FoundRuns([run], []))
         stream = next(part for part in parts_of(sections[0]) if part.key == "stream")
         assert stream.plots[0].bytes("svg")
 

@@ -15,7 +15,7 @@ import pytest
 from prol.files import make_folder, require_folder
 from prol.paper.items import pick
 from prol.paper.reproduction import render, reproduce
-from prol.paper.scale import Scale, read_scale
+from prol.paper.scale import PaperScale, read_scale
 from prol.runs import Plan, RunFolder, start
 from prol.runs.comparison import compare, read_comparison
 from prol.runs.display import Silent
@@ -112,7 +112,7 @@ def test_a_sweep_tells_of_it_and_goes_on(micro_vit: str, tmp_path: Path, damage:
     assert sweep(points, tmp_path, Serial(Silent())).failures() == {}
 
 
-def statistics_only(micro_vit: str) -> Scale:
+def statistics_only(micro_vit: str) -> PaperScale:
     return replace(read_scale("smoke").on("digits"), backbone=micro_vit, threads=1, picked={"ncm": {}, "slda": {}})
 
 

@@ -20,7 +20,7 @@ from prol.runs.comparison import compare
 from prol.runs.display import Silent
 from prol.runs.executors import Executor, Serial
 from prol.runs.folder import RunFolder
-from prol.runs.grid import Point, Request, points_of
+from prol.runs.grid import GridPoint, Request, points_of
 from prol.runs.sweep import sweep
 from runs.small_runs import small_plan, write_small_vit
 
@@ -30,7 +30,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prol.paper.item_files.plot_sheet", lambda *_: [])
 
 
-def points(micro_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[Point]:
+def points(micro_vit: str, seeds: list[int], grid: dict[str, list[int]] | None = None) -> list[GridPoint]:
     settings = {"backbone": micro_vit, "device": "cpu", "tasks": 2, "limit_per_class": 2, "threads": 1}
     return points_of(Request(["ncm"], ["digits"], seeds, grid or {}, settings))
 

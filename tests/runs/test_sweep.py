@@ -11,19 +11,19 @@ from prol.report.sweep import best_of, settings_of
 from prol.runs import start
 from prol.runs.display import Silent
 from prol.runs.executors import Serial
-from prol.runs.grid import Point, Request, points_of
+from prol.runs.grid import GridPoint, Request, points_of
 from prol.runs.sweep import commands_to_test, folder_name, look_at, sweep
 from runs.small_runs import contents
 
 
-def small_points(vit: str, **changes: Any) -> list[Point]:
+def small_points(vit: str, **changes: Any) -> list[GridPoint]:
     """Two rates of a head and one method without any, on two sizes of chunks."""
     settings: dict[str, Any] = {"backbone": vit, "device": "cpu", "tasks": 2, "limit_per_class": 3, "threads": 1}
     asked = Request(["head_only", "ncm"], ["digits"], [0], {"lr": [0.1, 0.5], "chunk": [5, 10]}, settings)
     return points_of(replace(asked, **changes))
 
 
-def run_all(points: list[Point], out: Path, said: list[str] | None = None) -> Any:
+def run_all(points: list[GridPoint], out: Path, said: list[str] | None = None) -> Any:
     return sweep(points, out, Serial(Silent()), (said if said is not None else []).append)
 
 

@@ -79,15 +79,15 @@ LIBRARY = (
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
-    """A package with two rooms, half tested."""
+    """A package with two packages, half tested."""
     for name, text in {
         "src/prol/__init__.py": "",
         "src/prol/clipping.py": LIBRARY,
-        "src/prol/room/__init__.py": "",
-        "src/prol/room/waiting.py": "def wait(n):\n    while n > 0:\n        n -= 1\n    return n\n",
+        "src/prol/package/__init__.py": "",
+        "src/prol/package/waiting.py": "def wait(n):\n    while n > 0:\n        n -= 1\n    return n\n",
         "tests/test_clipping.py": "from prol.clipping import clipped\n\n\ndef test_clipped():\n"
         "    assert [clipped(1, 2), clipped(3, 2)] == [1, 2]\n",
-        "tests/other/test_all.py": "from prol.room.waiting import wait\n\n\ndef test_wait():\n"
+        "tests/other/test_all.py": "from prol.package.waiting import wait\n\n\ndef test_wait():\n"
         "    assert wait(2) == 0\n",
         "pyproject.toml": '[tool.pytest.ini_options]\nmarkers = ["slow", "gpu"]\npythonpath = ["src"]\n',
     }.items():
@@ -102,8 +102,8 @@ def test_drawing_repeats_continues_and_takes_turns(toy: Path) -> None:
     assert len({one.id for one in found}) == len(found)
     drawn = mutant_drawing.draw(found, 6, seed=0, least=2)
     assert drawn == mutant_drawing.draw(found, 6, seed=0, least=2)
-    assert [one.room for one in drawn[:4]] == ["room", "top", "room", "top"]
-    assert min(Counter(one.room for one in drawn).values()) >= 2
+    assert [one.package for one in drawn[:4]] == ["package", "top", "package", "top"]
+    assert min(Counter(one.package for one in drawn).values()) >= 2
     assert len({(one.file, one.line) for one in drawn}) == len(drawn)
     assert any(mutant_drawing.draw(found, 6, seed=seed, least=2) != drawn for seed in (1, 2, 3))
     stored = drawn[-1].id
@@ -127,7 +127,7 @@ def test_a_caught_mutant_is_told_from_a_survivor(toy: Path, copy: mutants.Copy) 
     caught = copy.examine_near(near)
     assert (caught["outcome"], caught["caught_by"]) == ("caught", "tests/test_clipping.py::test_clipped")
     unused, elsewhere = mutant[8, "return a - b * 2"], mutant[2, "while n >= 0:"]
-    assert {copy.examine_near(one)["outcome"] for one in (unused, elsewhere)} == {"passed its room"}
+    assert {copy.examine_near(one)["outcome"] for one in (unused, elsewhere)} == {"passed its package"}
     done = {one.id: outcome for one, outcome in copy.examine_far([near, unused, elsewhere])}
     assert (done[unused.id]["outcome"], done[unused.id]["caught_by"]) == ("survived", None)
     assert done[near.id]["caught_by"] == "tests/test_clipping.py::test_clipped"
@@ -152,7 +152,7 @@ def test_a_test_that_fails_anyway_catches_nothing(toy: Path, copy: mutants.Copy)
 
 
 def test_a_summary_counts_by_room_and_gives_reasons() -> None:
-    one = {"id": "a", "room": "data", "file": "f", "line": 1, "kind": "k", "before": "x", "after": "y"}
+    one = {"id": "a", "package": "data", "file": "f", "line": 1, "kind": "k", "before": "x", "after": "y"}
     records = [one | {"outcome": "survived"}, one | {"id": "b", "outcome": "caught"}, one | {"id": "c"}]
     said = mutants.summary(records, {"a": "equivalent"})
     assert "data             1 of    2 caught   50.0 %" in said

@@ -126,7 +126,7 @@ def test_progress_is_shown_on_standard_error_alone(photos: Path, capsys: pytest.
 def test_unreadable_images_and_empty_classes_are_warned_of(photos: Path) -> None:
     (photos / "dark" / "9.png").write_bytes(b"no image")
     (photos / "empty").mkdir()
-    with pytest.warns(UserWarning, match="1 folders in .*without images are left out: empty"):
+    with pytest.warns(UserWarning, match="1 folder in .*without images is left out: empty"):
         stream = prol.stream(photos, test_share=0, progress=False)
     with pytest.warns(UserWarning, match=r"skipped unreadable image .*9\.png \(cannot identify"):
         assert len(all_of(stream)[1]) == 15

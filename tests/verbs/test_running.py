@@ -42,7 +42,7 @@ def test_a_comparison_is_a_result(micro_vit: str, tmp_path: Path, capsys: pytest
     assert table["faa"].tolist() == [row.faa.mean for row in found.rows]
     assert table["seeds"].tolist() == [2, 2]
     assert "Paired by seed" in repr(found)
-    assert found._repr_html_().startswith("<pre>digits: 20 training")
+    assert found._repr_html_().partition(">")[2].startswith("digits: 20 training")
     assert r"\begin{tabular}" in found.to_latex()
     assert "ncm:distance=euclidean" in found.to_latex()
     found.plot(tmp_path / "all.svg")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from draw_house import house
+from draw_packages import packages
 from draw_prol import prol
 from draw_topology import topology
 from drawing import DARK, LIGHT
@@ -17,7 +17,7 @@ def drawings() -> dict[str, str]:
     """Every drawing in every palette, by the name of its file."""
     return {
         f"{draw.__name__}-{name}.svg": draw().svg(palette)
-        for draw in (house, topology, prol)
+        for draw in (packages, topology, prol)
         for name, palette in PALETTES.items()
     }
 

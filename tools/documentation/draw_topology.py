@@ -11,7 +11,7 @@ LEGEND = (
     ("trained", "trained"),
     ("made", "made for each image"),
     ("sums", "sums, solved in closed form"),
-    ("kept", "samples kept"),
+    ("kept", "samples stored"),
 )
 
 

@@ -38,3 +38,7 @@ __all__ = [
     "stage_evaluation",
     "with_image_size",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

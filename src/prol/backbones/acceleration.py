@@ -17,39 +17,15 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from prol.backbones.base import Acceleration
+
 _SHAPES = 64
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class Acceleration:
-    """What is switched on. The numbers computed are the same up to rounding.
-
-    Args:
-        compiled: the network's blocks, and pieces of a method that are worth it, go through torch.compile.
-        captured: whole steps are replayed as CUDA graphs.
-    """
-
-    compiled: bool = False
-    captured: bool = False
-
-    @classmethod
-    def for_device(cls, device: torch.device) -> Acceleration:
-        """Everything on a GPU, nothing elsewhere: a CPU gains nothing that would be worth the wait for a compiler."""
-        gpu = device.type == "cuda"
-        return cls(compiled=gpu, captured=gpu)
-
-    def fast(self, function: F) -> F:
-        """A function of tensors as it is to be called: through torch's compiler where that is switched on."""
-        return compiled(function) if self.compiled else function
-
-
-PLAIN = Acceleration()
-
-
 class _Here(threading.local):
-    """What holds in one thread."""
+    """Settings of one thread."""
 
     as_they_are = False
 
@@ -59,7 +35,7 @@ _here = _Here()
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Compiled functions run as they are inside: shapes that may never come again are not worth a compiler's time.
+    """Within this context compiled functions run uncompiled: shapes that may never recur are not worth compiling.
 
     Nor are they worth a plan of cuDNN's for their attention, which takes far longer than the step itself.
     """
@@ -72,7 +48,7 @@ def uncompiled() -> Iterator[None]:
 
 
 class _NoPlans:
-    """torch's switch is one for all threads: the first that comes in puts it off, the last that leaves puts it back."""
+    """torch has one switch for all threads: the first to enter turns it off, the last to leave restores it."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._before = threading.Lock(), 0, True
@@ -123,6 +99,11 @@ def compiled(function: F) -> F:
         return function(*arguments)
 
     return cast(F, call)
+
+
+def fast(how: Acceleration, function: F) -> F:
+    """A function of tensors as it is to be called: through torch's compiler where that is switched on."""
+    return compiled(function) if how.compiled else function
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
@@ -196,7 +177,7 @@ class Captured:
         return recording.outputs
 
     def _may_record(self) -> bool:
-        """Rare shapes must not evict each other's recordings all the time."""
+        """Whether there is room for a recording: rare shapes must not evict each other's all the time."""
         return sum(recording.graph is not None for recording in self._recordings.values()) < self.most
 
     def _run_here(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
@@ -206,7 +187,7 @@ class Captured:
             _record(taken, inputs[0].device)
 
     def _run_aside(self, inputs: tuple[Tensor, ...], taken: torch.cuda.Event | None) -> dict[str, Tensor]:
-        """On the stream that will record: what autograd and the libraries set up there is then set up."""
+        """Runs on the stream that will record, so that autograd and libraries have set up there what they need."""
         here = torch.cuda.current_stream(inputs[0].device)
         if self._stream is None:
             self._stream = torch.cuda.Stream(inputs[0].device)  # type: ignore[no-untyped-call]

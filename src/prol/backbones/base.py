@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-
-from prol.backbones.acceleration import Acceleration
 
 Pixels = Tensor | list[Tensor]
 """Images as they were read: one uint8 tensor `[N, 3, H, W]`, or a list of `[3, H, W]` of any sizes."""
@@ -41,6 +40,28 @@ class Preprocessing:
         ranges = {"unit": ((0.0,) * 3, (1.0,) * 3), "symmetric": ((0.5,) * 3, (0.5,) * 3)}
         mean, std = ranges.get(input_range, (self.mean, self.std))
         return replace(self, mean=mean, std=std, crop_pct=self.crop_pct if crop_pct is None else crop_pct)
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """How a device is driven. The numbers computed are the same up to rounding.
+
+    Args:
+        compiled: the network's blocks, and pieces of a method that are worth it, go through torch.compile.
+        captured: whole steps are replayed as CUDA graphs.
+    """
+
+    compiled: bool = False
+    captured: bool = False
+
+    @classmethod
+    def for_device(cls, device: torch.device) -> Acceleration:
+        """Everything on a GPU, nothing elsewhere: a CPU gains nothing that would be worth the wait for a compiler."""
+        gpu = device.type == "cuda"
+        return cls(compiled=gpu, captured=gpu)
+
+
+PLAIN = Acceleration()
 
 
 @runtime_checkable
@@ -84,6 +105,17 @@ class Backbone(Protocol):
 
     def features(self, inputs: Tensor) -> Tensor:
         """One feature vector per image, `[B, width]`."""
+        ...
+
+    def frozen_pass(self, look: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """`look`, from inputs `[B, 3, size, size]` to `[B, ...]`, without gradients and accelerated.
+
+        Tensors that it reads may change in place, but must stay where they are.
+        """
+        ...
+
+    def upload(self, tensor: Tensor) -> Tensor:
+        """The tensor on the device. What it holds now is sent, whatever becomes of it afterwards."""
         ...
 
     def fork(self, trainable: str) -> Self:

@@ -43,7 +43,7 @@ class Encoded:
     feature: Tensor
     """Class token after the final LayerNorm, `[B, D]`."""
     class_token: Tensor
-    """The same before that LayerNorm."""
+    """Class token before that LayerNorm."""
     class_taps: tuple[Tensor, ...] = ()
     """Class token after chosen blocks, `[B, D]` each."""
     patch_taps: tuple[Tensor, ...] = ()

@@ -29,7 +29,7 @@ class BuiltIn:
     sha256: str
     pixels: int
     licence: str
-    """As model hubs write it."""
+    """Its identifier on model hubs."""
     copy: Path | None = None
     """A file to read instead of the package's own."""
 
@@ -71,7 +71,7 @@ BUILT_INS = (
 
 
 def find_built_in(name: str) -> BuiltIn | None:
-    """The network that `name` means, None if it is none of the package; a file that is no copy of one is refused.
+    """The built-in network called `name`, or None; a file that is no copy of one is refused.
 
     >>> find_built_in("tiny").name, find_built_in("builtin").name, find_built_in("vit_tiny_patch16_224.augreg_in21k")
     ('vit_tiny_patch16_128.distilled', 'vit_small_patch16_128.distilled', None)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from prol.backbones.acceleration import PLAIN
-from prol.backbones.base import Preprocessing, trainable_names
+from prol.backbones.base import PLAIN, Preprocessing, trainable_names
 from prol.backbones.preprocess import ReadsImages
 
 
@@ -64,7 +63,7 @@ class Network(ReadsImages, nn.Module):
         return torch.autocast(self.device.type, torch.bfloat16)
 
     def _widths(self) -> tuple[int, tuple[int, ...]]:
-        """Of the feature and of the taps, by a pass that computes shapes alone."""
+        """The widths of the feature and of the taps, by a pass that computes shapes alone."""
         reader, size = _Reader(self.model), self.preprocessing.size
         tensors = {name: t.to("meta") for name, t in (*reader.named_parameters(), *reader.named_buffers())}
         try:

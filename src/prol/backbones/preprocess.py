@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import PLAIN, Acceleration, upload
-from prol.backbones.base import Backbone, Pixels, Preprocessing, Staged
+from prol.backbones.acceleration import FrozenPass, fast, upload
+from prol.backbones.base import PLAIN, Acceleration, Backbone, Pixels, Preprocessing, Staged
 from prol.backbones.images import read_images
 from prol.backbones.processor import require_threads
 from prol.backbones.resampling import (
@@ -30,7 +30,7 @@ _weights = WeightCache(limit=1 << 25)
 
 
 class ReadsImages:
-    """What networks of all kinds share: images are read and become the network's input here."""
+    """Reads images and prepares the network's input, for networks of all kinds."""
 
     def read(self, images: Any) -> Pixels:
         require_threads()
@@ -47,6 +47,12 @@ class ReadsImages:
     def render(self: Backbone, staged: Staged, how: Preprocessing) -> Tensor:
         return render(staged, how, self.dtype, self.acceleration)
 
+    def frozen_pass(self: Backbone, look: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return FrozenPass(look, self.acceleration.captured)
+
+    def upload(self: Backbone, tensor: Tensor) -> Tensor:
+        return upload(tensor, self.device)
+
 
 def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The deterministic transform: `[N, 3, size, size]`."""
@@ -54,7 +60,7 @@ def evaluation_input(pixels: Pixels, how: Preprocessing, device: torch.device, d
 
 
 def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype) -> Staged:
-    """All that the deterministic transform needs of the host; what is rendered already stays so."""
+    """The part of the deterministic transform that needs the host; rendered images are returned as they are."""
     if isinstance(pixels, Tensor) and pixels.is_floating_point():
         return (pixels,)
     if _takes_canvases(pixels, device):
@@ -81,7 +87,7 @@ def stage_evaluation(pixels: Pixels, how: Preprocessing, device: torch.device, d
 def stage_augmented(
     pixels: Pixels, how: Preprocessing, device: torch.device, dtype: torch.dtype, random: torch.Generator
 ) -> Staged:
-    """All that the random transform needs of the host: crops are drawn here, so that they are the same everywhere.
+    """The part of the random transform that needs the host: crops are drawn here, so that they are the same everywhere.
 
     A random resized crop (area 5 to 100 %, ratio 3/4 to 4/3, bilinear), and a flip half of the time.
     """
@@ -103,7 +109,7 @@ def render(staged: Staged, how: Preprocessing, dtype: torch.dtype, driven: Accel
     """The network's input `[N, 3, size, size]`; operations of fixed shape on the device alone."""
     if staged[0].is_floating_point():
         return staged[0]
-    return driven.fast(_render)(staged, *_range(how, staged[0].device, dtype), how.size, how.interpolation)
+    return fast(driven, _render)(staged, *_range(how, staged[0].device, dtype), how.size, how.interpolation)
 
 
 def _render(staged: Staged, mean: Tensor, std: Tensor, size: int, interpolation: str) -> Tensor:
@@ -218,7 +224,7 @@ def _canvas(images: Sequence[Tensor]) -> tuple[int, int]:
 
 
 def _groups(pixels: Pixels) -> list[list[int]]:
-    """Which images are of one shape and are done together; large photographs are taken one by one."""
+    """Indices of images of one shape, which are processed together; large photographs are processed one by one."""
     by_shape: dict[torch.Size, list[int]] = {}
     if isinstance(pixels, Tensor):
         by_shape[pixels.shape[1:]] = list(range(len(pixels)))
@@ -274,7 +280,7 @@ def upload_on_canvas(images: Sequence[Tensor], height: int, width: int, device: 
 
 
 def _staging(shape: torch.Size, like: Tensor, device: torch.device) -> Tensor:
-    """Where a batch is put together: in memory from which a GPU copies by itself."""
+    """The buffer in which a batch is assembled: pinned memory, from which a GPU copies asynchronously."""
     return torch.empty(
         shape, dtype=like.dtype, device=like.device, pin_memory=device.type == "cuda" and not like.is_cuda
     )

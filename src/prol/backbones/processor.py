@@ -1,4 +1,4 @@
-"""What computes here: its name, and whether it can do what it announces."""
+"""The processor or GPU: its name, and whether it supports what it claims to."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def hardware_name(device: torch.device) -> str:
 
 
 def processor_name() -> str:
-    """As the system calls it."""
+    """The name that the system has for it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones.acceleration import Acceleration
-from prol.backbones.base import Preprocessing, trainable_names
+from prol.backbones.base import Acceleration, Preprocessing, trainable_names
 from prol.backbones.preprocess import ReadsImages
 
 NAME = "resnet18_cifar"

@@ -18,7 +18,7 @@ class WeightsTerms:
     title: str
     """Their name without any folder of this machine."""
     licence: str | None
-    """As model hubs write it; None where it is not known here."""
+    """Its identifier on model hubs; None where it is not known here."""
     hub: str | None
     """OWNER/NAME on the model hub."""
     words: str

@@ -116,7 +116,7 @@ def resized(model: Any, architecture: str, size: int) -> nn.Module:
     if own is not None and "window_size" not in inspect.signature(own).parameters:
         own(img_size=(size, size))
         return model  # type: ignore[no-any-return]
-    # Built anew: BEiT cannot be resized in place, and Swin would change the windows it was trained with.
+    # Built again: BEiT cannot be resized in place, and Swin would change the windows it was trained with.
     device = str(next(model.parameters()).device)
     other = create(architecture, device=device, img_size=size)
     if device != "meta":
@@ -197,7 +197,7 @@ def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def _converted(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """By timm's function for this family of networks: names, positions, tables of windows."""
+    """The weights converted by timm's function for this family: names, positions, tables of windows."""
     convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     return weights if convert is None else convert(dict(weights), model)
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from prol.backbones.acceleration import Acceleration
-from prol.backbones.base import Preprocessing
+from prol.backbones.acceleration import fast
+from prol.backbones.base import Acceleration, Preprocessing
 from prol.backbones.blocks import Additions, Change, Encoded, Prefix
 from prol.backbones.network import Network
 
@@ -43,7 +43,7 @@ class ViT(Network):
         return self.encode(self.embed(inputs)).feature
 
     def embed(self, inputs: Tensor) -> Tensor:
-        return self.acceleration.fast(_embed)(self.model, inputs, self.dtype)
+        return fast(self.acceleration, _embed)(self.model, inputs, self.dtype)
 
     def tapped(self, inputs: Tensor, last: int) -> tuple[Tensor, Tensor]:
         encoded = self.encode(self.embed(inputs), taps=range(self.depth - last, self.depth))
@@ -66,7 +66,7 @@ class ViT(Network):
             added = inside.get(i, Additions())
             if added.only_a_prefix():
                 assert not callable(added.prefix)
-                tokens = self.acceleration.fast(_prefixed_block)(block, tokens, added.prefix, first)
+                tokens = fast(self.acceleration, _prefixed_block)(block, tokens, added.prefix, first)
             else:
                 tokens = _block(block, tokens, added, first)
             if i in taps:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from prol.backbones import ViT, evaluation_input, open_backbone, pick_device
-from prol.backbones.acceleration import Acceleration
+from prol.backbones.base import Acceleration
 from prol.bench.timing import Pace, Say, Step, measure, row_of, silent, synchronizer
 from prol.bench.workload import MethodSpec, Workload, training_step
 
@@ -134,7 +134,7 @@ def _plain(plain: PlainMaker, options: Any, backbone: str, device: str, chunk: i
 
 
 def _bare(options: Any, backbone: str, device: str, rung: Rung, chunk: int) -> Step:
-    """As on the last rung: on a GPU compiled and captured."""
+    """The step of the last rung without the learner: on a GPU compiled and captured."""
     # The graph is captured here, around both passes, and not inside the network.
     opened = _open(backbone, device, replace(rung, acceleration=replace(rung.acceleration, captured=False)))
     step = bare_passes(opened, chunk, options.blocks, options.length, options.tune_norms)

@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from prol.backbones import Backbone
-from prol.backbones.acceleration import PLAIN
+from prol.backbones.base import PLAIN
 from prol.bench.machine import PeakMemory
 from prol.bench.timing import Clock, Pace, Step, Timed, measure, one_line, row_of, synchronizer
 from prol.bench.workload import CHUNKS, MethodSpec, Workload, free, prediction_step, training_step

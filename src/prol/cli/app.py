@@ -10,6 +10,7 @@ import typer
 
 from prol import __version__
 from prol.cli.bench import app as bench
+from prol.cli.check import check
 from prol.cli.classes import app as classes
 from prol.cli.compare import compare
 from prol.cli.inspect import datasets, methods, params, show
@@ -33,7 +34,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-running, saved = (run, resume, show), (export, predict, serve, audit, merge, onnx, push, pull)
+running, saved = (run, resume, show, check), (export, predict, serve, audit, merge, onnx, push, pull)
 for verb in (*running, *saved, compare, sweep, report, reproduce, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")

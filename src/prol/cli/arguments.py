@@ -24,7 +24,7 @@ _NETWORK = (
     "hf-hub:OWNER/NAME, ARCH@FILE.safetensors, ARCH@random, efficientnet_lite0 or resnet18_cifar."
 )
 
-Method = Annotated[str, typer.Argument(help="A name that `prol methods` lists.")]
+Method = Annotated[str, typer.Argument(help="A name that `prol methods` lists, or FILE.py:Class.")]
 DatasetName = Annotated[str, typer.Argument(help="A name that `prol datasets` lists.")]
 MethodOptions = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options of the method, for example lr=0.05.")
@@ -43,6 +43,14 @@ Weights = Annotated[
     typer.Option(
         "--backbone",
         help="Where the weights are now: ARCH@FILE.safetensors, or a built-in network's file. By default as saved.",
+    ),
+]
+SavedMethod = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="FILE.py:CLASS",
+        help="The file of the method, where it was in one: it is executed if it has not changed.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda or cuda:N.")]

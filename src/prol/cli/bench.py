@@ -34,7 +34,7 @@ class RecordFlags:
 
     device: a.Device = "auto"
     threads: a.Threads = None
-    out: Annotated[Path | None, typer.Option(help="JSON file to write, after each row.")] = None
+    out: Annotated[Path | None, typer.Option(help="The JSON file to write, after each row.")] = None
 
 
 @dataclass(frozen=True)

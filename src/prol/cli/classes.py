@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, rename, merge and remove the classes of a saved learner.", no_args_is_help=True)
 
+Old = Annotated[str, typer.Argument(help="The class to rename.")]
+New = Annotated[str, typer.Argument(help="Its new name.")]
+Source = Annotated[str, typer.Argument(help="The class that is merged, and removed.")]
+Into = Annotated[str, typer.Argument(help="The class that it becomes part of.")]
+Name = Annotated[str, typer.Argument(help="The class to remove.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is erased.")]
 
 
@@ -68,7 +73,7 @@ def list_(
 
 @app.command()
 @a.with_flags
-def rename(folder: a.Saved, old: str, new: str, flags: ChangeFlags) -> None:
+def rename(folder: a.Saved, old: Old, new: New, flags: ChangeFlags) -> None:
     """Give a class another name."""
     label = flags.label(new)
     flags.open(folder).rename(flags.label(old), label)
@@ -77,7 +82,7 @@ def rename(folder: a.Saved, old: str, new: str, flags: ChangeFlags) -> None:
 
 @app.command()
 @a.with_flags
-def merge(folder: a.Saved, source: str, into: str, flags: ChangeFlags, yes: Yes = False) -> None:
+def merge(folder: a.Saved, source: Source, into: Into, flags: ChangeFlags, yes: Yes = False) -> None:
     """Merge one class into another; this cannot be undone."""
     names = flags.label(source), flags.label(into)
     _confirm(f"Merge {_shown(names[0])} into {_shown(names[1])} permanently?", yes)
@@ -86,7 +91,7 @@ def merge(folder: a.Saved, source: str, into: str, flags: ChangeFlags, yes: Yes 
 
 @app.command()
 @a.with_flags
-def remove(folder: a.Saved, name: str, flags: ChangeFlags, yes: Yes = False) -> None:
+def remove(folder: a.Saved, name: Name, flags: ChangeFlags, yes: Yes = False) -> None:
     """Erase what is stored of a class alone, and say what still holds a trace; this cannot be undone."""
     label = flags.label(name)
     _confirm(f"Remove {_shown(label)} permanently?", yes)

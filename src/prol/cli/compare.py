@@ -75,7 +75,7 @@ def _backbone_of(method: str, given: str) -> str:
     """Methods that train a network from scratch use their own, next to others on the given weights."""
     from prol import registry
 
-    known = method in registry.names("methods") and registry.method(method).from_scratch
+    known = registry.is_method(method) and registry.method(method).from_scratch
     return "auto" if known and given.partition("@")[0] != registry.method(method).default_backbone else given
 
 

@@ -23,12 +23,13 @@ def export(
     folder: Annotated[Path, typer.Argument(help="The folder to write; a saved learner in it is replaced.")],
     backbone: a.Weights = None,
     device: a.Device = "auto",
+    method: a.SavedMethod = None,
     least_count: Annotated[int, typer.Option(help="Omit classes of fewer images than this.")] = 0,
 ) -> None:
     """Write what a run has learnt as a saved learner: tensors, meta.json and a model card."""
     from prol.runs.export import export as write
 
-    learner = write(run, folder, warn, backbone, device, least_count)
+    learner = write(run, folder, warn, backbone, device, least_count, method)
     console = output()
     console.say(f"{learner.name} with {len(learner.classes):,} classes, written to {folder}")
     console.say(f"Predict with `prol predict {folder} IMAGES...`")
@@ -47,6 +48,7 @@ def predict(
     ] = None,
     backbone: a.Weights = None,
     device: a.Device = "auto",
+    method: a.SavedMethod = None,
     workers: a.Workers = None,
 ) -> None:
     """Predict the classes of images with a saved learner.
@@ -64,7 +66,7 @@ def predict(
     given = find_images(images)
     if not given.paths:
         raise ValueError("no images: " + "; ".join(f"{name}: {reason}" for name, reason in given.missing))
-    learner = load(folder, backbone, device=device)
+    learner = load(folder, backbone, device=device, method=method)
     if not learner.classes:
         raise ValueError(f"{folder} has learnt nothing yet: it cannot predict")
     bad = [f"{name}: {reason}" for name, reason in given.missing]
@@ -97,6 +99,7 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="The file to write instead of printing.")] = None,
     backbone: a.Weights = None,
     device: a.Device = "auto",
+    method: a.SavedMethod = None,
 ) -> None:
     """Say what is stored: whether tensors grow with samples, and whether a search finds single images in them."""
     import json
@@ -104,7 +107,7 @@ def audit(
     from prol.runs.export import audit_folder
 
     a.require_format(form, "table", "json")
-    found = audit_folder(folder, warn, backbone, device, few, images)
+    found = audit_folder(folder, warn, backbone, device, few, images, method)
     _write(
         [json.dumps(found, indent=2, ensure_ascii=False) + "\n" if form == "json" else _audit_table(found, everything)],
         out,

@@ -13,7 +13,7 @@ from prol.cli.terminal import PatientConsole, output
 
 if TYPE_CHECKING:
     from prol.paper.item_files import Reproduced
-    from prol.paper.scale import Scale
+    from prol.paper.scale import PaperScale
 
 FAILED = 1
 _GENERATED = "generated"
@@ -65,7 +65,7 @@ def reproduce(
     """Run the paper's tables and figures again, and compare them with what it prints.
 
     Finished runs are reused and unfinished ones resumed: the same command resumes an interrupted reproduction. Timed
-    runs are alone on this machine, whatever the executor, and start anew if they were interrupted.
+    runs are alone on this machine, whatever the executor, and start again if they were interrupted.
     """
     from prol.backbones import pick_device
     from prol.paper.items import ITEMS, pick
@@ -111,7 +111,7 @@ def reproduce(
         raise typer.Exit(FAILED)
 
 
-def _with_methods(scale: Scale, words: list[str]) -> Scale:
+def _with_methods(scale: PaperScale, words: list[str]) -> PaperScale:
     """Only some methods or rows, with their own options."""
     from prol import registry
     from prol.paper.items import ITEMS
@@ -133,7 +133,7 @@ def _with_methods(scale: Scale, words: list[str]) -> Scale:
     return replace(scale, picked=picked)
 
 
-def _with_datasets(scale: Scale, text: str | None) -> Scale:
+def _with_datasets(scale: PaperScale, text: str | None) -> PaperScale:
     from prol import registry
 
     if text is None:
@@ -146,7 +146,7 @@ def _with_datasets(scale: Scale, text: str | None) -> Scale:
     return scale.on(*names)
 
 
-def _with_data(scale: Scale, words: list[str]) -> Scale:
+def _with_data(scale: PaperScale, words: list[str]) -> PaperScale:
     from prol import registry
     from prol.options import parse_pairs
 
@@ -161,7 +161,7 @@ def _with_data(scale: Scale, words: list[str]) -> Scale:
     return replace(scale, data=places)
 
 
-def _list(console: PatientConsole, scale: Scale) -> None:
+def _list(console: PatientConsole, scale: PaperScale) -> None:
     from prol.paper.items import ITEMS
     from prol.report.table import Table
 

@@ -51,7 +51,7 @@ def run(
         bool,
         typer.Option(
             "--no-feature-cache",
-            help="Compute the features of every test image anew each time, and report images/s of testing.",
+            help="Compute the features of every test image each time, and report images/s of testing.",
             rich_help_panel=_MEASURES,
         ),
     ] = False,
@@ -112,6 +112,7 @@ def rate_curve(
     seed: Seed = 0,
 ) -> None:
     """Run a method at several arrival rates, and draw accuracy against rate."""
+    from prol.method_files import label
     from prol.options import parse_pairs
     from prol.report.plot import check_figure_file, require_matplotlib
     from prol.report.run import plot_rates, rate_table
@@ -119,7 +120,7 @@ def rate_curve(
     from prol.runs.rate_curve import rate_curve as measure
 
     speeds = _numbers(rates)
-    folder = out or Path("runs") / f"rates-{method}-{dataset}-seed{seed}"
+    folder = out or Path("runs") / f"rates-{label(method)}-{dataset}-seed{seed}"
     picture = plot or folder / "curve.png"
     require_matplotlib()  # before the runs, not after them
     if plot is not None:

@@ -17,33 +17,37 @@ _NEW, _WHO, _LIMITS = "A new learner", "Who may connect", "Limits"
 class LimitFlags:
     """The limits of `prol.serve.settings.Limits` that can be chosen."""
 
-    body_bytes: int = a.flag("Of a request.", _LIMITS, default=64 * 2**20)
-    body_seconds: float = a.flag("To send it in.", _LIMITS, default=60.0)
-    header_seconds: float = a.flag("To send its headers in.", _LIMITS, default=10.0)
-    connections: int = a.flag("Open connections in all.", _LIMITS, default=512)
-    connections_per_address: int = a.flag("The same from one address; a proxy has one.", _LIMITS, default=128)
-    images: int = a.flag("In a request.", _LIMITS, default=256)
-    pixels: int = a.flag("Of an image.", _LIMITS, default=25_000_000)
-    request_pixels: int = a.flag("Of a request.", _LIMITS, default=100_000_000)
-    memory_bytes: int = a.flag("Of all requests in progress.", _LIMITS, default=2**30)
-    queue_size: int = a.flag("Requests that wait to be learnt.", _LIMITS, default=64)
-    rate: float | None = a.flag("Requests per second from one client; unlimited by default.", _LIMITS)
-    pending_images: int = a.flag("Images that wait for a late label.", _LIMITS, default=10_000)
-    pending_bytes: int = a.flag("Memory for them.", _LIMITS, default=256 * 2**20)
-    pending_seconds: float = a.flag("How long they wait.", _LIMITS, default=600.0)
+    body_bytes: int = a.flag("The maximum size of a request.", _LIMITS, default=64 * 2**20)
+    body_seconds: float = a.flag("How long a client may take to send a request.", _LIMITS, default=60.0)
+    header_seconds: float = a.flag("How long a client may take to send the headers.", _LIMITS, default=10.0)
+    connections: int = a.flag("The maximum number of open connections.", _LIMITS, default=512)
+    connections_per_address: int = a.flag("The maximum number of them from one address or proxy.", _LIMITS, default=128)
+    images: int = a.flag("The maximum number of images in a request.", _LIMITS, default=256)
+    pixels: int = a.flag("The maximum number of pixels of an image.", _LIMITS, default=25_000_000)
+    request_pixels: int = a.flag(
+        "The maximum number of pixels of all images in a request.", _LIMITS, default=100_000_000
+    )
+    memory_bytes: int = a.flag("The maximum memory of all requests in progress.", _LIMITS, default=2**30)
+    queue_size: int = a.flag("The maximum number of requests that wait to be learnt.", _LIMITS, default=64)
+    rate: float | None = a.flag("Requests per second from one client. By default unlimited.", _LIMITS)
+    pending_images: int = a.flag("The maximum number of images that wait for a late label.", _LIMITS, default=10_000)
+    pending_bytes: int = a.flag("The maximum memory for images that wait for a label.", _LIMITS, default=256 * 2**20)
+    pending_seconds: float = a.flag("How long an image waits for its label.", _LIMITS, default=600.0)
 
 
 @a.with_flags
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A saved learner, or a folder to create one in.")],
     *,
-    host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=_WHO)] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", rich_help_panel=_WHO)] = 8000,
+    host: Annotated[str, typer.Option(help="The address to listen on.", rich_help_panel=_WHO)] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.", rich_help_panel=_WHO)] = 8000,
     read_token_file: Annotated[
-        Path | None, typer.Option(help="File with the read token; or PROL_READ_TOKEN.", rich_help_panel=_WHO)
+        Path | None,
+        typer.Option(help="A file with the read token. By default PROL_READ_TOKEN.", rich_help_panel=_WHO),
     ] = None,
     write_token_file: Annotated[
-        Path | None, typer.Option(help="File with the write token; or PROL_WRITE_TOKEN.", rich_help_panel=_WHO)
+        Path | None,
+        typer.Option(help="A file with the write token. By default PROL_WRITE_TOKEN.", rich_help_panel=_WHO),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(help="PEM file with a certificate and its chain: HTTPS.", rich_help_panel=_WHO)
@@ -52,20 +56,21 @@ def serve(
         Path | None, typer.Option(help="PEM file with the key of the certificate.", rich_help_panel=_WHO)
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="A name that `prol methods` lists; prol_plus by default.", rich_help_panel=_NEW)
+        str | None, typer.Option(help="A name that `prol methods` lists. By default prol_plus.", rich_help_panel=_NEW)
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="small by default; of a saved learner, where its weights are now.")
+        str | None,
+        typer.Option(help="The network, by default small; or where the weights of a saved learner are."),
     ] = None,
     image_size: a.ImageSize = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the method; may be repeated.", rich_help_panel=_NEW),
+        typer.Option(metavar="KEY=VALUE", help="An option of the method. Repeatable.", rich_help_panel=_NEW),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of a new learner.", rich_help_panel=_NEW)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of a new learner.", rich_help_panel=_NEW)] = 0,
     device: a.Device = "auto",
     threads: a.Threads = None,
-    checkpoints: Annotated[int, typer.Option(help="Checkpoints stored in DIR/service, at least 2.")] = 2,
+    checkpoints: Annotated[int, typer.Option(help="The number of checkpoints stored in DIR/service, at least 2.")] = 2,
     journal: Annotated[
         bool, typer.Option(help="Commit small updates between checkpoints; off, each commit writes the whole learner.")
     ] = True,

@@ -98,11 +98,12 @@ def sort_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Methods and data sets, distinguished by their names."""
     from prol import registry
     from prol.options import did_you_mean
+    from prol.runs.plan import read_method
 
     methods, datasets = registry.names("methods"), registry.names("datasets")
     for word in words:
-        name = word.partition(":")[0]
-        if name not in methods and word not in datasets:
+        name = word if word in datasets else read_method(word)[0]
+        if word not in datasets and not registry.is_method(name):
             known = methods if ":" in word else methods | datasets
             hint = did_you_mean(name, known)
             raise ValueError(f"{word!r} is neither a method nor a data set{hint}; see prol methods and prol datasets")

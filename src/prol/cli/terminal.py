@@ -30,7 +30,7 @@ class PatientConsole(Console):
 
     @contextmanager
     def resumable(self) -> Iterator[None]:
-        """Says how to go on when somebody stops many runs."""
+        """Says how to resume when somebody stops many runs."""
         try:
             yield
         except KeyboardInterrupt:

@@ -7,3 +7,7 @@ this package stays light. The protocols are in `prol.data.streams`.
 from prol.data.base import ArraySplit, Dataset, Loaded, Split, Subset, TrainTestSplit, Unreadable
 
 __all__ = ["ArraySplit", "Dataset", "Loaded", "Split", "Subset", "TrainTestSplit", "Unreadable"]
+
+
+def __dir__() -> list[str]:
+    return __all__

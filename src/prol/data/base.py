@@ -54,7 +54,7 @@ class TrainTestSplit:
     test: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Train and test images with one list of class names.
 
@@ -85,6 +85,12 @@ class Dataset:
     def cut(self) -> TrainTestSplit | None:
         """Deprecated name of `split`; will be removed in the next version."""
         return self.split
+
+    def __repr__(self) -> str:
+        """Name, images and classes; the images themselves may be in memory."""
+        train, test = len(self.train.labels), len(self.test.labels)
+        classes = len(self.class_names)
+        return f"<data set {self.name}: {train:,} training and {test:,} test images of {classes:,} classes>"
 
     def limited(self, per_class: int) -> Dataset:
         """The first `per_class` images of each class, in train and test."""
@@ -147,10 +153,13 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
-def note_on_empty(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+def note_on_empty(
+    names: Sequence[str], *, one: str = "class", many: str = "classes", where: str = ""
+) -> tuple[str, ...]:
     """The note that lists classes without images, if there are any.
 
-    >>> note_on_empty("classes", ["cat", "dog"])
+    >>> note_on_empty(["cat", "dog"])
     ('2 classes without images are left out: cat, dog',)
     """
-    return (f"{len(names)} {kind} without images are left out: {listed(names, most=20)}",) if names else ()
+    what = f"1 {one}{where} without images is" if len(names) == 1 else f"{len(names)} {many}{where} without images are"
+    return (f"{what} left out: {listed(names, most=20)}",) if names else ()

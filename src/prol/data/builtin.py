@@ -1,4 +1,4 @@
-"""The built-in data sets: handwritten digits, a hundred characters drawn anew for every seed, and noise for speed."""
+"""The built-in data sets: handwritten digits, a hundred characters drawn for every seed, and noise for speed."""
 
 from __future__ import annotations
 

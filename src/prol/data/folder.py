@@ -184,7 +184,9 @@ def _classes(root: Path) -> tuple[Files, tuple[str, ...]]:
     for name in classes:
         if any("\ud800" <= character <= "\udfff" for character in name):  # a surrogate: undecodable bytes
             raise ValueError(f"the class folder {name!r} has a name that cannot be written as text: rename it")
-    return classes, note_on_empty(f"folders in {str(root)!r}", [name for name in found if name not in classes])
+    return classes, note_on_empty(
+        [name for name in found if name not in classes], one="folder", many="folders", where=f" in {str(root)!r}"
+    )
 
 
 def _visible_folders(root: Path) -> list[Path]:

@@ -141,4 +141,4 @@ def _read_official(root: Path) -> Collection:
     classes = {name: files for name, files in found.items() if files}
     if not classes:
         raise ValueError(f"the class folders in {root} contain no images: get the data set again")
-    return collection_of(root, classes, note_on_empty("classes", [name for name in found if name not in classes]))
+    return collection_of(root, classes, note_on_empty([name for name in found if name not in classes]))

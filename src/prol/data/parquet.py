@@ -81,7 +81,7 @@ def read_parquet(
     return Collection(names, images, row_names(shards), _notes(names, images.labels))
 
 
-def _read_train_and_test(found: Found, image_column: str | None, label_column: str | None) -> Dataset:
+def _read_train_and_test(found: FoundFiles, image_column: str | None, label_column: str | None) -> Dataset:
     train_shards, test_shards = (
         [read_shard(path, image_column, label_column) for path in files] for files in (found.train, found.test)
     )
@@ -100,11 +100,11 @@ def _read_train_and_test(found: Found, image_column: str | None, label_column: s
 
 
 def _notes(names: tuple[str, ...], labels: NDArray[np.int64]) -> tuple[str, ...]:
-    return note_on_empty("classes", [names[i] for i in np.setdiff1d(np.arange(len(names)), labels)])
+    return note_on_empty([names[i] for i in np.setdiff1d(np.arange(len(names)), labels)])
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFiles:
     """The folder of a data set, and its train and test files, sorted. Without `test`, they are still to be split."""
 
     root: Path
@@ -113,7 +113,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-def find_parquet(data: str | Path | None) -> Found:
+def find_parquet(data: str | Path | None) -> FoundFiles:
     """The parquet files at a path, or of the data set "hub:OWNER/NAME"."""
     if data is None:
         raise ValueError(
@@ -121,7 +121,7 @@ def find_parquet(data: str | Path | None) -> Found:
         )
     root = _from_hub(str(data)) if str(data).startswith(HUB) else Path(data).expanduser()
     if root.is_file():
-        return Found(root.parent, (root,))
+        return FoundFiles(root.parent, (root,))
     if not root.exists():
         raise FileNotFoundError(f"no file or folder {str(root)!r}: {_LAYOUT}")
     below = {path: path.relative_to(root) for path in root.rglob("*.parquet") if path.is_file()}
@@ -135,11 +135,11 @@ def find_parquet(data: str | Path | None) -> Found:
     tested = next((name for name in _TESTS if name in splits.values()), None)
     train = tuple(path for path in files if splits[path] == "train")
     if tested is None or not train:
-        return Found(root, tuple(files))
+        return FoundFiles(root, tuple(files))
     _require_one_set(root, [below[path] for path in train])
     unused = [below[path].as_posix() for path in files if splits[path] not in ("train", tested)]
     note = f"parquet files that are neither train nor {tested} are left out: {listed(unused)}"
-    return Found(root, train, tuple(path for path in files if splits[path] == tested), (note,) if unused else ())
+    return FoundFiles(root, train, tuple(path for path in files if splits[path] == tested), (note,) if unused else ())
 
 
 def _split_of(name: Path) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -42,6 +43,11 @@ class Part:
         return cls(home, home[rows.clamp(min=0) if fixed else rows].detach().requires_grad_(), rows, fixed)
 
 
+def refuse_loss(steps: int, lr: float) -> NoReturn:
+    """For a loss that would turn every weight into NaN."""
+    raise ValueError(f"the loss is not finite at step {steps} of this task; nothing was learnt from it: lower lr={lr}")
+
+
 def part_gradients(loss: Tensor, parts: Mapping[str, Part]) -> dict[str, Tensor]:
     """The loss's gradient with respect to each part's leaf; zero for parts it does not depend on."""
     leaves = [part.leaf for part in parts.values()]
@@ -62,11 +68,11 @@ class Corrections:
     """Factors that depend on the step's number and validity only: computed once, used for all parts."""
 
     weights: tuple[float, float] | tuple[Tensor, Tensor]
-    """Of the new gradient in both moments."""
+    """Weights of the new gradient in both moments."""
     mean: Tensor
     """What the change is multiplied with: the first moments seen so far are a share of what they will be."""
     square: Tensor
-    """The same for the root of the second moment, which is divided by it."""
+    """What the root of the second moment is divided by, for the same reason."""
     valid: Tensor | None = None
 
     @classmethod
@@ -150,17 +156,17 @@ class Adam:
             in_play.clear()
 
     def begin_step(self, valid: Tensor | None = None) -> None:
-        """With `valid`, a bool scalar on the device, a step that is not valid counts and moves nothing."""
+        """Counts a step; with `valid`, a bool scalar on the device, one that is not valid counts and moves nothing."""
         self._steps += 1 if valid is None else valid
         self._valid, self._now = valid, None
 
     def make_room(self, name: str, home: Tensor, rows: int) -> None:
-        """Room for `rows` more of a table; to be called before each step that may be replayed from a graph."""
+        """Capacity for `rows` more of a table; to be called before each step that may be replayed from a graph."""
         in_play = self._rows_of(name)
         if name not in self._same_rows:
-            self._moves += in_play.room_for(rows, len(home))
+            self._moves += in_play.reserve(rows, len(home))
         if self._moments.shape(name) is not None:
-            self._moments.lay({name: torch.Size((in_play.room, *home.shape[1:]))}, home)
+            self._moments.lay({name: torch.Size((in_play.capacity, *home.shape[1:]))}, home)
 
     @torch.no_grad()
     def update_all(self, parts: Mapping[str, Part], gradients: Mapping[str, Tensor], lr: float | Tensor) -> None:
@@ -170,7 +176,7 @@ class Adam:
         """
         places = {name: self._places(name, part) for name, part in parts.items() if _in_play(part)}
         dense = [
-            _summed(gradients[name], places[self._same_rows.get(name, name)], self._rows_of(name).room)
+            _summed(gradients[name], places[self._same_rows.get(name, name)], self._rows_of(name).capacity)
             if _in_play(part)
             else gradients[name]
             for name, part in parts.items()
@@ -187,7 +193,7 @@ class Adam:
 
     @torch.no_grad()
     def update_together(self, name: str, parts: list[Part], gradients: list[Tensor], lr: float | Tensor) -> None:
-        """The same for many whole tensors under one name."""
+        """One Adam step for many whole tensors under one name."""
         if not parts:
             return
         homes = [part.home for part in parts]
@@ -218,7 +224,7 @@ class Adam:
         return [piece.view_as(gradient) for piece, gradient in zip(pieces, gradients, strict=True)]
 
     def _places(self, name: str, part: Part) -> Tensor:
-        """Where the rows of a part are in play; its table's buffers must have room for them."""
+        """Where the rows of a part are in play; its table's buffers must have capacity for them."""
         assert part.rows is not None
         if name in self._same_rows:
             return part.rows  # known under the other name
@@ -270,8 +276,8 @@ class Adam:
                 rows = tensors[f"{name}/rows"]
                 if name not in self._same_rows:
                     self._rows_of(name).load(rows)
-                room = max(len(rows), LEAST)
-                saved = _padded(saved[0], room), _padded(saved[1], room)
+                capacity = max(len(rows), LEAST)
+                saved = _padded(saved[0], capacity), _padded(saved[1], capacity)
             self._moments.set(name, *saved)
 
 
@@ -284,14 +290,14 @@ def _padded(rows: Tensor, length: int) -> Tensor:
     return torch.cat([rows, rows.new_zeros(length - len(rows), *rows.shape[1:])])
 
 
-def _summed(gradient: Tensor, places: Tensor, room: int) -> Tensor:
-    """The sum of the gradients `[R, ...]` at each of `room` places; to the last bit the same for any room."""
+def _summed(gradient: Tensor, places: Tensor, capacity: int) -> Tensor:
+    """The sum of the gradients `[R, ...]` at each of `capacity` places; to the last bit the same for any capacity."""
     if not gradient.is_cuda:
-        return gradient.new_zeros(room, *gradient.shape[1:]).index_add_(0, places, gradient)
+        return gradient.new_zeros(capacity, *gradient.shape[1:]).index_add_(0, places, gradient)
     # A product with the members of each place: on a GPU, adding row by row would have no fixed order.
     flat = gradient.reshape(len(gradient), gradient.shape[1:].numel())
-    taken = places == torch.arange(room, device=places.device).unsqueeze(1)
-    return (taken.to(flat) @ flat).view(room, *gradient.shape[1:])
+    taken = places == torch.arange(capacity, device=places.device).unsqueeze(1)
+    return (taken.to(flat) @ flat).view(capacity, *gradient.shape[1:])
 
 
 def _subtract(home: Tensor, rows: Tensor, change: Tensor, valid: Tensor) -> None:

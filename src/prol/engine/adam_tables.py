@@ -11,7 +11,7 @@ from torch import Tensor
 class AdamMoments:
     """First and second moments by name, as pieces of two long tensors.
 
-    Names that are used together lie side by side. They are laid out anew when others come to be used together, or when
+    Names that are used together lie side by side. They are laid out again when others come to be used together, or when
     one needs another shape; `moves` then grows, which invalidates captured steps.
     """
 
@@ -105,7 +105,7 @@ class RowsInPlay:
     """Assigns a place to each row that is used, in the order in which they come.
 
     `rows` `[K]` holds the row at each place; places not taken yet hold row 0. `count` is, on the device, how many are
-    taken. `room_for` must be called before `places`, from outside a graph: only there may buffers grow.
+    taken. `reserve` must be called before `places`, from outside a graph: only there may buffers grow.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -115,22 +115,22 @@ class RowsInPlay:
         self._taken_at_most = 0
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         return len(self.rows)
 
-    def room_for(self, new: int, length: int) -> bool:
-        """Makes room for up to `new` rows more of a table of `length` rows; True where a buffer had to be moved."""
+    def reserve(self, new: int, length: int) -> bool:
+        """Reserves capacity for up to `new` more rows of a table of `length` rows; True where a buffer was moved."""
         moved = len(self._place_of) < length
         if moved:
             self._place_of = _longer(self._place_of, max(length, 2 * len(self._place_of)), -1)
         self._taken_at_most = min(self._taken_at_most + new, length)
-        if self._taken_at_most > self.room:
+        if self._taken_at_most > self.capacity:
             self._taken_at_most = min(int(self.count) + new, length)  # the bound was loose: read the device, rarely
-            # Room for many steps ahead, or the device would have to be read again at once; and more where it grows,
+            # Capacity for many steps ahead, or the device would have to be read again at once; and more where it grows,
             # so that a few rows in play do not make it grow again when the device is next read.
             wanted, ample = (min(self._taken_at_most + steps * new, length) for steps in (15, 31))
-            if self._taken_at_most > self.room or (self.rows.is_cuda and wanted > self.room):
-                self.rows, moved = _longer(self.rows, max(ample, 2 * self.room, LEAST), 0), True
+            if self._taken_at_most > self.capacity or (self.rows.is_cuda and wanted > self.capacity):
+                self.rows, moved = _longer(self.rows, max(ample, 2 * self.capacity, LEAST), 0), True
         return moved
 
     def places(self, rows: Tensor, valid: bool | Tensor = True) -> Tensor:
@@ -152,10 +152,10 @@ class RowsInPlay:
 
     def is_taken(self) -> Tensor:
         """Which places have a row, bool `[K]`."""
-        return torch.arange(self.room, device=self.rows.device) < self.count
+        return torch.arange(self.capacity, device=self.rows.device) < self.count
 
     def clear(self) -> None:
-        """In place: captured steps continue with the same buffers."""
+        """Clears the rows in place: captured steps continue with the same buffers."""
         self.rows.zero_()
         self.count.zero_()
         self._place_of.fill_(-1)

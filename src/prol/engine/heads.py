@@ -17,8 +17,8 @@ from prol.state import State
 from prol.tables import Table
 
 NORM_EPSILON = 1e-5
-ROOM, LIVE_ROOM, TASK_ROOM = 256, 16, 64
-"""Of classes, of those in training, and of tasks, before buffers double: on a GPU that stops a stream for seconds."""
+CAPACITY, LIVE_CAPACITY, TASK_CAPACITY = 256, 16, 64
+"""Classes, classes in training, and tasks before buffers double: on a GPU that stops a stream for seconds."""
 
 
 def fold(weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,8 +65,8 @@ class TaskHeads:
         self.width, self.all_live, self._random, device = width, all_live, random, state.device
         head = state.scope("head")
         # Rows of different tasks are behind different LayerNorms, so that they have no mean.
-        by_class = partial(head.table, dtype=dtype, kind="parameter", combine="keep", room=ROOM)
-        by_task = partial(head.table, dtype=dtype, kind="parameter", combine=None, room=TASK_ROOM, grows=False)
+        by_class = partial(head.table, dtype=dtype, kind="parameter", combine="keep", capacity=CAPACITY)
+        by_task = partial(head.table, dtype=dtype, kind="parameter", combine=None, capacity=TASK_CAPACITY, grows=False)
         self.weight, self.bias = by_class("weight", width, initial=self._drawn), by_class("bias")
         self.scale, self.shift = by_task("scale", width), by_task("shift", width)
         self.first_rows: list[int] = []
@@ -75,15 +75,15 @@ class TaskHeads:
         state.on_load(self._refold)
         state.first_moment_at(lambda: 0 if self.all_live or not self.first_rows else self.first_rows[-1])
         state.trace(removed=AGAINST_IT, merged=KEPT_ROW)
-        self._folded_weight = Table((width,), device, dtype, ROOM)
-        self._folded_bias = Table((), device, dtype, ROOM)
+        self._folded_weight = Table((width,), device, dtype, CAPACITY)
+        self._folded_bias = Table((), device, dtype, CAPACITY)
         # Where the window stands, on the device: moving it there leaves what was captured valid.
         self._live_first = torch.zeros((), dtype=torch.long, device=device)
         self._count = torch.zeros((), dtype=torch.long, device=device)
-        self._offsets = torch.arange(LIVE_ROOM, device=device)
-        self._by_length = {LIVE_ROOM: self._offsets}
+        self._offsets = torch.arange(LIVE_CAPACITY, device=device)
+        self._by_length = {LIVE_CAPACITY: self._offsets}
         self._live_task = torch.zeros(1, dtype=torch.long, device=device)
-        self._task_of = Table((), device, torch.long, ROOM)
+        self._task_of = Table((), device, torch.long, CAPACITY)
         self._order: Tensor | None = None  # the column of each class
 
     # Growth
@@ -107,7 +107,7 @@ class TaskHeads:
 
     def _place_window(self) -> None:
         live_first = 0 if self.all_live else self.first_rows[-1]
-        length = LIVE_ROOM
+        length = LIVE_CAPACITY
         while length < self.weight.count - live_first:
             length *= 2
         # One tensor per length, never freed: a graph captured with a length is valid again when that comes back.
@@ -188,7 +188,7 @@ class TaskHeads:
         return {"weight": self.weight, "bias": self.bias, "scale": self.scale, "shift": self.shift}
 
     def _refold(self) -> None:
-        """Stored tables were replaced: frozen heads are folded anew."""
+        """Stored tables were replaced: frozen heads are folded again."""
         ends = [*self.first_rows[1:], self.weight.count][: len(self.first_rows)]
         sizes = [end - first for first, end in zip(self.first_rows, ends, strict=True)]
         self._task_of.replace(torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long)))

@@ -7,7 +7,7 @@ selection: shapes do not depend on the labels, so that a step can be captured as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NoReturn
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -32,16 +32,6 @@ def intra_task(logits: Tensor, columns: Tensor, own: Tensor, counts: Tensor | No
     if counts is not None:
         columns = torch.where(counts, columns, own.int().argmax())  # others have no finite loss
     return mean_over(F.cross_entropy(logits, columns, reduction="none"), counts)
-
-
-def require_finite(loss: Tensor, steps: int, lr: float) -> None:
-    """Refuses to learn from a loss that would turn every weight into NaN."""
-    if not bool(loss.isfinite()):
-        complain_of_loss(steps, lr)
-
-
-def complain_of_loss(steps: int, lr: float) -> NoReturn:
-    raise ValueError(f"the loss is not finite at step {steps} of this task; nothing was learnt from it: lower lr={lr}")
 
 
 def clip_together(

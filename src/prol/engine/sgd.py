@@ -94,5 +94,5 @@ class SGD:
 
 
 def _set(tensor: Tensor, value: Tensor, valid: Tensor | None) -> None:
-    """In place, and only where it is valid: an invalid step may have computed anything."""
+    """Sets it in place, and only where the step is valid: an invalid one may have computed anything."""
     tensor.copy_(value if valid is None else torch.where(valid, value, tensor))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prol.backbones.acceleration import Captured, Function
 from prol.backbones.base import Staged
-from prol.engine.losses import complain_of_loss
+from prol.engine.adam import refuse_loss
 from prol.state import State
 
 MakeStaged = Callable[[], Staged]
@@ -92,7 +92,7 @@ class FastStep:
         return torch.cuda.stream(self._stream)
 
     def flush(self) -> None:
-        """To be called before anything is read from the learner: waits for running steps and raises their errors."""
+        """Waits for running steps and raises their errors; to be called before anything is read from the learner."""
         self._looking(self._watch.flush)
 
     def _looking(self, look: Callable[[], None]) -> None:
@@ -133,7 +133,7 @@ class LossWatch:
         if not at_once:
             self._under_way.append((numbers, step))
         elif not math.isfinite(numbers["total"]):
-            complain_of_loss(step, self.lr)
+            refuse_loss(step, self.lr)
         else:
             self.last_good = numbers
 

@@ -52,3 +52,7 @@ __all__ = [
     "compute_metrics",
     "run_stream",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -58,7 +58,7 @@ def export_onnx(
 
 
 def _write_checked(learner: Learner, path: Path, notes: Mapping[str, str], reason: str) -> Parity:
-    """With the output `unknown` unless there is a reason against it, or one is found."""
+    """Writes and checks the file, with the output `unknown` unless there is a reason against it, or one is found."""
     if not reason:
         try:
             _write(learner, path, metadata(learner) | {"unknown": UNKNOWN_MEANS} | dict(notes), unknown=True)

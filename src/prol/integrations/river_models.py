@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prol.answers import ranked
 from prol.classes import Label, read_labels
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
 from prol.integrations.stored_learner import StoredLearner, renamed
 from prol.learner import Learner
+from prol.ranking import ranked
 
 __all__ = ["PROLClassifier", "StreamingLDA"]
 

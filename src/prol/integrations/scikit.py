@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from prol.classes import Label, read_labels
+from prol.classes import Label, read_labels, require_label_each
 from prol.integrations.discriminant import Discriminant, Shrinkage, require_features, require_shrinkage
 from prol.integrations.stored_learner import StoredLearner, renamed
 from prol.learner import Learner
@@ -117,8 +117,7 @@ class PROLClassifier(_SortedClassifier):
         pixels, labels = learner.backbone.read(X), _read_targets(y)
         if not len(pixels):
             raise ValueError("there are no images: a step needs at least one")
-        if len(pixels) != len(labels):
-            raise ValueError(f"{len(pixels)} images but {len(labels)} labels: each image needs one label")
+        require_label_each(len(pixels), labels)
         continued = stored is getattr(self, "_stored", None)
         announced: list[Label] = [] if classes is None else read_labels(classes)
         known = _extended(self.classes_ if continued else None, _label_array(announced), _label_array(labels[:1]))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from prol.creation import create
 from prol.learner import Learner
+from prol.method_files import is_file_word
 from prol.runs.loading import load
 
 
@@ -54,7 +55,8 @@ class StoredLearner:
         with tempfile.TemporaryDirectory() as folder:
             for name, content in files.items():
                 Path(folder, name).write_bytes(content)
-            return load(folder, moved, device=recipe.device, precision=precision)
+            method = recipe.method if is_file_word(recipe.method) else None
+            return load(folder, moved, device=recipe.device, precision=precision, method=method)
 
     def __getstate__(self) -> dict[str, Any]:
         files = self._files

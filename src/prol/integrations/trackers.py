@@ -71,7 +71,7 @@ class _EventFiles(MetricWriter):
 
 
 _OWNER = "prol_run.txt"
-"""In a shared folder, beside the event files of a run: the id that the run's own folder stores."""
+"""File in a shared folder, beside the event files of a run: the id that the run's own folder stores."""
 
 
 def _own_folder(shared: Path, run: RunInView) -> Path:

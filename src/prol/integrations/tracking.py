@@ -157,7 +157,7 @@ def event_metrics(event: Event, run: RunInView, every: int) -> list[tuple[str, M
 
 
 def _progress(run: RunInView, task: int) -> dict[str, float]:
-    """Of the current task: images per second and, where measured, the prequential accuracy."""
+    """Images per second in the current task and, where measured, the prequential accuracy."""
     metrics, (correct, total) = _speed(run), run.cursor.prequential[task]
     metrics |= {"anytime/prequential": 100.0 * correct / total} if total else {}
     return metrics | ({"clock/missed_chunks": float(run.cursor.missed_chunks)} if run.config["clock"] else {})

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import upload
 from prol.backbones.base import Augment, Pixels, Staged
 from prol.backbones.blocks import Transformer
 from prol.classes import Combine, Label
@@ -101,7 +100,7 @@ class GradientLearner(Learner):
         return (len(self.classes), self.clock.number, *self.stored.layout())
 
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        self.step(self.staged(pixels), upload(rows, self.backbone.device))
+        self.step(self.staged(pixels), self.backbone.upload(rows))
 
     def step(self, staged: MakeStaged, rows: Tensor) -> None:
         self.take_step(self.layout(), self.clock.steps, staged, rows)
@@ -139,7 +138,7 @@ def tokens_and_query(network: Transformer, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def staged_twice(learner: GradientLearner, make: MakeStaged, pixels: Pixels) -> Staged:
-    """For training and, where that is something else, for evaluation, of which statistics are taken."""
+    """Inputs for training and, where they differ, for evaluation, of which statistics are taken."""
     staged = make()
     if learner.options.augment == "none":
         return staged

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from prol.paper.scale import Scale
+from prol.paper.scale import PaperScale
 from prol.runs.plan import Plan
 
 
 @dataclass(frozen=True)
-class Line:
+class MethodRow:
     """One row: its name here, how it is run, and the paper's row with which it is compared."""
 
     name: str
@@ -20,8 +20,8 @@ class Line:
     beside: str | None = None
 
 
-def _printed(name: str, method: str, **options: Any) -> Line:
-    return Line(name, method, options, name)
+def _printed(name: str, method: str, **options: Any) -> MethodRow:
+    return MethodRow(name, method, options, name)
 
 
 # The paper fitted both by LDA on stored features: all, five per class, or the current task's alone.
@@ -40,7 +40,7 @@ PAPER_ROWS = (
 )
 
 
-def main_rows(released: Mapping[str, Any]) -> tuple[Line, ...]:
+def main_rows(released: Mapping[str, Any]) -> tuple[MethodRow, ...]:
     """The paper's eleven rows, and those it lacks: other readings of them, and learners that store statistics only.
 
     Args:
@@ -48,33 +48,33 @@ def main_rows(released: Mapping[str, Any]) -> tuple[Line, ...]:
     """
     return (
         *PAPER_ROWS,
-        Line("MOS without alignment", "mos", {"alignment": False}, "MOS"),
-        Line("PROL as released", "prol", {"preset": "released", **released}, "PROL"),
-        Line("PROL+", "prol_plus"),
-        Line("RanPAC (statistics)", "ranpac"),
-        Line("RanDumb (statistics)", "randumb"),
-        Line("F-OAL", "foal"),
-        Line("SLDA", "slda"),
-        Line("NCM", "ncm"),
+        MethodRow("MOS without alignment", "mos", {"alignment": False}, "MOS"),
+        MethodRow("PROL as released", "prol", {"preset": "released", **released}, "PROL"),
+        MethodRow("PROL+", "prol_plus"),
+        MethodRow("RanPAC (statistics)", "ranpac"),
+        MethodRow("RanDumb (statistics)", "randumb"),
+        MethodRow("F-OAL", "foal"),
+        MethodRow("SLDA", "slda"),
+        MethodRow("NCM", "ncm"),
     )
 
 
 REPLAY_ROWS = (
-    Line("ER", "er", beside="ER"),
-    Line("DER++", "derpp", beside="DER++"),
-    Line("ER-ACE", "er_ace", beside="ERACE"),
-    Line("OCM", "ocm", beside="OCM"),
-    Line("GSA", "gsa", beside="GSA"),
-    Line("OnPro", "onpro", beside="OnPro"),
-    Line("ESRM", "esrm", beside="ERSM"),
-    Line("MOSE", "mose"),
-    Line("GDumb", "gdumb"),
+    MethodRow("ER", "er", beside="ER"),
+    MethodRow("DER++", "derpp", beside="DER++"),
+    MethodRow("ER-ACE", "er_ace", beside="ERACE"),
+    MethodRow("OCM", "ocm", beside="OCM"),
+    MethodRow("GSA", "gsa", beside="GSA"),
+    MethodRow("OnPro", "onpro", beside="OnPro"),
+    MethodRow("ESRM", "esrm", beside="ERSM"),
+    MethodRow("MOSE", "mose"),
+    MethodRow("GDumb", "gdumb"),
 )
 """Methods that train a ResNet-18 from scratch and store 5,000 images; the paper copied numbers of the first seven."""
 
 
-def _part(name: str, row: str, printed: bool = True) -> Line:
-    return Line(name, "prol", {"ablation": row}, row if printed else None)
+def _part(name: str, row: str, printed: bool = True) -> MethodRow:
+    return MethodRow(name, "prol", {"ablation": row}, row if printed else None)
 
 
 ABLATION_ROWS = (
@@ -84,12 +84,12 @@ ABLATION_ROWS = (
     _part("+ SS + K (sim)", "keys"),
     _part("+ ort", "orthogonality"),
     _part("+ HSU", "hard_soft"),
-    Line("+ M (gen) = PROL", "prol", beside="full"),
+    MethodRow("+ M (gen) = PROL", "prol", beside="full"),
     _part("norms only", "norms_only", printed=False),
     _part("null prefix", "null_prefix", printed=False),
     _part("generator without norms", "generator_without_norms", printed=False),
-    Line("whole network (inter)", "finetune", {}, "ft_inter"),
-    Line("whole network (inter + intra)", "finetune", {"intra": 1.0}, "ft_inter_intra"),
+    MethodRow("whole network (inter)", "finetune", {}, "ft_inter"),
+    MethodRow("whole network (inter + intra)", "finetune", {"intra": 1.0}, "ft_inter_intra"),
 )
 """The paper's seven rows, three it lacks, and the other reading of its first two, which it does not define."""
 
@@ -126,11 +126,11 @@ class Item:
 
     name: str
     about: str
-    wants: Callable[[Scale], list[Want]]
+    wants: Callable[[PaperScale], list[Want]]
     made_of: tuple[str, ...] = ()
 
 
-def _lines(scale: Scale, lines: Iterable[Line], datasets: Sequence[str], timed: bool = False) -> list[Want]:
+def _lines(scale: PaperScale, lines: Iterable[MethodRow], datasets: Sequence[str], timed: bool = False) -> list[Want]:
     return [
         Want(
             line.name, line.beside, scale.plan(line.name, line.method, dataset, line.options, timed=timed), timed=timed
@@ -141,23 +141,23 @@ def _lines(scale: Scale, lines: Iterable[Line], datasets: Sequence[str], timed: 
     ]
 
 
-def _main(scale: Scale) -> list[Want]:
+def _main(scale: PaperScale) -> list[Want]:
     return _lines(scale, main_rows(scale.released), scale.datasets)
 
 
-def _throughput(scale: Scale) -> list[Want]:
+def _throughput(scale: PaperScale) -> list[Want]:
     return _lines(scale, PAPER_ROWS, [scale.timed], timed=True)
 
 
-def _appendix(scale: Scale) -> list[Want]:
+def _appendix(scale: PaperScale) -> list[Want]:
     return _main(scale) + _throughput(scale)
 
 
-def _ablation(scale: Scale) -> list[Want]:
+def _ablation(scale: PaperScale) -> list[Want]:
     return _lines(scale, ABLATION_ROWS, [scale.home])
 
 
-def _without_ptm(scale: Scale) -> list[Want]:
+def _without_ptm(scale: PaperScale) -> list[Want]:
     """The rows that the paper copied were measured on shuffled classes, its own in the order of labels."""
     dataset, wants = scale.without_ptm, []
     for line in REPLAY_ROWS:
@@ -169,8 +169,8 @@ def _without_ptm(scale: Scale) -> list[Want]:
     return wants
 
 
-def _robustness(option: str, values: Sequence[int]) -> Callable[[Scale], list[Want]]:
-    def wants(scale: Scale) -> list[Want]:
+def _robustness(option: str, values: Sequence[int]) -> Callable[[PaperScale], list[Want]]:
+    def wants(scale: PaperScale) -> list[Want]:
         return [
             Want(line.name, line.beside, scale.plan(line.name, line.method, scale.home, {option: value}), value)
             for line in PAPER_ROWS
@@ -184,7 +184,7 @@ def _robustness(option: str, values: Sequence[int]) -> Callable[[Scale], list[Wa
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 
 
-def _complexity(scale: Scale) -> list[Want]:
+def _complexity(scale: PaperScale) -> list[Want]:
     """The same stream with fewer and with more images of each class."""
     wants = []
     for line in PAPER_ROWS:
@@ -203,7 +203,7 @@ ITEMS = {
     for item in (
         Item("main", "final and cumulative accuracy and forgetting of every method", _main),
         Item("history", "accuracy and forgetting after each task, as figures", _main),
-        Item("non-ptm", "methods that learn a ResNet-18 from nothing and keep images, beside PROL", _without_ptm),
+        Item("non-ptm", "methods that train a ResNet-18 from scratch and store images, and PROL", _without_ptm),
         Item("throughput", "parameters, images a second, training and inference time", _throughput),
         Item("robustness-length", "prompt length 3 to 15, PROL and ConvPrompt", _robustness("length", LENGTHS)),
         Item("robustness-layers", "3 to 9 prompted blocks, PROL and ConvPrompt", _robustness("blocks", LAYERS)),

@@ -19,7 +19,7 @@ from prol.paper.item_files import (
     write_tables,
 )
 from prol.paper.items import Item, Want
-from prol.paper.scale import Scale
+from prol.paper.scale import PaperScale
 from prol.runs.display import Silent
 from prol.runs.executors import Executor, Say, Serial, Summary, run_all
 from prol.runs.folder import RunFolder
@@ -28,7 +28,7 @@ from prol.runs.plan import Plan
 
 def reproduce(
     items: Sequence[Item],
-    scale: Scale,
+    scale: PaperScale,
     out: str | Path,
     executor: Executor | None = None,
     alone: Executor | None = None,
@@ -38,7 +38,7 @@ def reproduce(
     """Runs what the items need and writes `OUT/ITEM/` for each: runs.json, table.md, table.csv, table.json, figures.
 
     Runs are stored in `OUT/runs`, named by their content: finished ones are reused and unfinished ones resumed, except
-    that timed ones start anew. What cannot be run is reported in the table and does not stop the rest. An item is
+    that timed ones start again. What cannot be run is reported in the table and does not stop the rest. An item is
     written when the last of its runs ends; after an interrupt, items with finished runs get a table of those.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from prol.evaluation import Measures
 from prol.runs.plan import Plan
 
-Options = Mapping[str, Any]
+MethodOptions = Mapping[str, Any]
 
 PAPER_BACKBONE = "vit_base_patch16_224.augreg_in21k"
 PAPER_TINY_BACKBONE = "vit_tiny_patch16_224.augreg_in21k"
@@ -29,7 +29,7 @@ _FEW_VERSIONS = {"ocm": {"rotations": 2}, "onpro": {"rotations": 2}, "gdumb": {"
 
 
 @dataclass(frozen=True)
-class Scale:
+class PaperScale:
     """The settings that all runs of a reproduction share.
 
     Args:
@@ -67,14 +67,20 @@ class Scale:
     threads: int | None = None
     workers: int | None = None
     data: Mapping[str, str] = field(default_factory=dict)
-    dataset_options: Mapping[str, Options] = field(default_factory=dict)
+    dataset_options: Mapping[str, MethodOptions] = field(default_factory=dict)
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    options: Mapping[str, Options] = field(default_factory=dict)
-    released: Options = field(default_factory=dict)
-    picked: Mapping[str, Options] | None = None
+    options: Mapping[str, MethodOptions] = field(default_factory=dict)
+    released: MethodOptions = field(default_factory=dict)
+    picked: Mapping[str, MethodOptions] | None = None
 
     def plan(
-        self, row: str, method: str, dataset: str, options: Options, backbone: str | None = None, timed: bool = False
+        self,
+        row: str,
+        method: str,
+        dataset: str,
+        options: MethodOptions,
+        backbone: str | None = None,
+        timed: bool = False,
     ) -> Plan:
         """A planned run, with the first seed."""
         rate, picked = self.rates.get(dataset, {}).get(method), self.picked or {}
@@ -103,13 +109,13 @@ class Scale:
         """Whether a row is run."""
         return self.picked is None or method in self.picked or row in self.picked
 
-    def on(self, *datasets: str) -> Scale:
+    def on(self, *datasets: str) -> PaperScale:
         """The same with other data sets in every item."""
         first = datasets[0]
         return replace(self, datasets=datasets, home=first, timed=first, without_ptm=first)
 
 
-_FULL = Scale(
+_FULL = PaperScale(
     name="full",
     backbone=PAPER_BACKBONE,
     tiny_backbone=PAPER_TINY_BACKBONE,
@@ -143,10 +149,10 @@ _SMOKE = replace(
     own_network="resnet18_cifar@4",
     options=_FEW_FEATURES | _FEW_VERSIONS,
 )
-SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (_FULL, _BUILTIN, _SMOKE)}
+SCALES: Mapping[str, PaperScale] = {scale.name: scale for scale in (_FULL, _BUILTIN, _SMOKE)}
 
 
-def read_scale(name: str) -> Scale:
+def read_scale(name: str) -> PaperScale:
     """A scale by its name."""
     if name not in SCALES:
         raise ValueError(f"unknown scale {name!r}: choose {', '.join(SCALES)}")

@@ -20,7 +20,7 @@ READY = 2
 """Warm-up tasks: a GPU compiles, and the first task trains more parts."""
 
 _MEANING = (
-    "Times include the reading of images, and no checkpoints. Nothing else of this command was at work meanwhile."
+    "Times include the reading of images, but no checkpoints. Nothing else of this command was running meanwhile."
 )
 _COMPILED = (
     "On a GPU compiling counts, tens of seconds where the compiler has nothing stored yet, fewer where it has: that of "

@@ -47,7 +47,7 @@ def memory_plot(rows: Sequence[Row], title: str) -> Plot:
         for row in rows
     )
     return Plot(
-        name="accuracy-against-bytes-kept",
+        name="accuracy-against-bytes-stored",
         title=title,
         alt=f"Final accuracy against bytes stored besides the frozen backbone. {'; '.join(described)}.",
         draw=lambda figure: _draw_memory(figure, rows),

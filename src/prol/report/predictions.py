@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from prol.answers import Answer
+from prol.ranking import RankedLabel
 from prol.report.table import csv_text
 
-Predicted = tuple[Path, Sequence[Answer]]
+RankedImage = tuple[Path, Sequence[RankedLabel]]
 """An image and its predictions, best first."""
 
 _COLUMNS = ("image", "rank", "label", "probability", "score")
 
 
-def as_json(predicted: Iterable[Predicted]) -> Iterator[str]:
+def as_json(predicted: Iterable[RankedImage]) -> Iterator[str]:
     """One list; each image as soon as it is predicted, on its own line."""
     before = "[\n"
     for image, predictions in predicted:
@@ -26,7 +26,7 @@ def as_json(predicted: Iterable[Predicted]) -> Iterator[str]:
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-def as_csv(predicted: Iterable[Predicted]) -> Iterator[str]:
+def as_csv(predicted: Iterable[RankedImage]) -> Iterator[str]:
     """One line per prediction, below a line of names."""
     yield csv_text([_COLUMNS])
     for image, predictions in predicted:
@@ -34,7 +34,7 @@ def as_csv(predicted: Iterable[Predicted]) -> Iterator[str]:
             yield csv_text([(_name(image), rank, _printable(str(one.label)), one.probability, one.score)])
 
 
-def as_table(predicted: Iterable[Predicted]) -> Iterator[str]:
+def as_table(predicted: Iterable[RankedImage]) -> Iterator[str]:
     """Columns of one width, so that all predictions are awaited first."""
     rows = [("image", "label", "probability")]
     for image, predictions in predicted:
@@ -48,7 +48,12 @@ def as_table(predicted: Iterable[Predicted]) -> Iterator[str]:
         yield f"{image_name:<{first}}  {label:<{second}}  {probability:>11}\n"
 
 
-FORMATS: dict[str, Callable[[Iterable[Predicted]], Iterator[str]]] = {"table": as_table, "json": as_json, "csv": as_csv}
+_Format = Callable[[Iterable[RankedImage]], Iterator[str]]
+FORMATS: dict[str, _Format] = {
+    "table": as_table,
+    "json": as_json,
+    "csv": as_csv,
+}
 
 
 def _name(image: Path) -> str:

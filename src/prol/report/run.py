@@ -139,7 +139,7 @@ def _clock_line(clock: Content) -> str:
 
 
 def _speed_line(timing: Content) -> str:
-    """Images per second; of testing only where each test image was computed anew."""
+    """Images per second; of testing only where each test image was computed each time."""
     testing = "testing with reused features (--inference-time measures it)"
     if not timing["test_features_reused"]:
         testing = f"{timing['test_images_per_second']:.1f} images/s testing"

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from prol.report.table import Spread, Table, csv_text
 
-State = Literal["finished", "unfinished", "not begun", "failed"]
+RunState = Literal["finished", "unfinished", "not begun", "failed"]
 MEASURES = ("faa", "caa", "forgetting", "images_per_second")
 ON_TEST = (
     "Chosen on the test images: such a choice makes its own numbers look better than they are. "
@@ -32,7 +32,7 @@ class SweepRun:
     method: str
     options: Mapping[str, Any]
     seed: int
-    state: State = "not begun"
+    state: RunState = "not begun"
     problem: str | None = None
     faa: float | None = None
     caa: float | None = None
@@ -44,13 +44,13 @@ class SweepRun:
 
 @dataclass(frozen=True)
 class Setting:
-    """Options on a stream over seeds; `asked` is the number of seeds requested."""
+    """Options on a stream over seeds; `requested` is the number of seeds requested."""
 
     dataset: str
     condition: Mapping[str, Any]
     method: str
     options: Mapping[str, Any]
-    asked: int
+    requested: int
     seeds: tuple[int, ...]
     faa: Spread
     caa: Spread
@@ -166,7 +166,7 @@ def _texts(one: Setting, gap: str) -> list[str]:
         gap.join(f"{name}={value}" for name, value in sorted(pairs.items())) for pairs in (one.condition, one.options)
     )
     seeds = ", ".join(map(str, one.seeds))
-    seeds = seeds if len(one.seeds) == one.asked else f"{seeds} of {one.asked}"
+    seeds = seeds if len(one.seeds) == one.requested else f"{seeds} of {one.requested}"
     return [
         *(one.dataset, condition, one.method, options),
         *(measure.text() for measure in (one.faa, one.caa, one.forgetting)),

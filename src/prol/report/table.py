@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NOT_KNOWN = "-"
 
-Value = str | float | int | bool | None
+CellValue = str | float | int | bool | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Cell:
     """A text to read and the value behind it; a measure over seeds also has a deviation."""
 
     text: str
-    value: Value = None
+    value: CellValue = None
     deviation: float | None = None
 
     @property
@@ -123,7 +123,7 @@ class Table:
         return [[cell.text for cell in row] for row in self.rows]
 
     def rich(self, dense: bool = False) -> RichTable:
-        """For a terminal; a dense one folds what is too wide."""
+        """A table for a terminal; a dense one folds what is too wide."""
         from rich.box import SIMPLE
         from rich.table import Table as RichTable
 

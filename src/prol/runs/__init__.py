@@ -6,3 +6,7 @@ from prol.runs.plan import Plan
 from prol.runs.run import Follower, Listener, RunInView, resume, start
 
 __all__ = ["Display", "Follower", "Listener", "Plan", "RunFolder", "RunInView", "display_for", "resume", "start"]
+
+
+def __dir__() -> list[str]:
+    return __all__

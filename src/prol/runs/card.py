@@ -25,7 +25,7 @@ def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str, fr
     terms = weights_terms(backbone)
     operations = {what: count for what, count in (meta.get("operations") or {}).items() if what != JOINED}
     return _template().render(
-        meta={"merged": None, **meta},
+        meta={"merged": None, "method_file": None, **meta},
         title=title,
         size=size,
         citation=citation,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prol.files import locked_folder, require_folder, write_json, write_text
+from prol.method_files import label
 from prol.report.comparison import (
     Row,
     compare_runs,
@@ -105,7 +106,7 @@ def name_of(plan: Plan) -> str:
     'head_only-inter=0,intra=1'
     """
     options = ",".join(f"{name}={value}" for name, value in sorted(plan.options.items()))
-    return re.sub(r"[^\w.,=+-]", "_", f"{plan.method}-{options}" if options else plan.method)
+    return re.sub(r"[^\w.,=+-]", "_", f"{label(plan.method)}-{options}" if options else label(plan.method))
 
 
 def _named(plans: Sequence[Plan]) -> dict[str, Plan]:

@@ -210,7 +210,7 @@ class Summary:
     """Files made from runs.
 
     Args:
-        write: writes the files anew.
+        write: writes the files again.
         ready: whether none of its runs is still to come; it is then written once. With None it is written after every
             run.
         worthwhile: whether to write it when everything is interrupted.

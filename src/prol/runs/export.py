@@ -9,12 +9,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from prol import registry
 from prol.files import current_folder, open_regular
 from prol.learner import Learner
 from prol.runs.checkpoints import Checkpoints, fixed_settings, restore_newest
 from prol.runs.folder import RunFolder
-from prol.runs.loading import load, open_saved_backbone
+from prol.runs.loading import load, open_saved_backbone, saved_kind
 from prol.runs.saving import Origin, require_replaceable, save, without_small_classes
 from prol.runs.setup import FORMAT
 from prol.testing.audit import audit_learner
@@ -50,12 +49,14 @@ def export(
     backbone: str | None = None,
     device: str = "auto",
     least_count: int = 0,
+    method: str | None = None,
 ) -> Learner:
     """Writes and returns the learner of a finished run, or of the last undamaged checkpoint of an unfinished one.
 
     Args:
         backbone: the current name of the run's weights, if it has changed.
         least_count: classes of fewer images are omitted.
+        method: `FILE.py:Class`, for a method in a file.
     """
     folder, out = RunFolder(run), Path(out).resolve()
     folder.require_run()
@@ -63,7 +64,7 @@ def export(
     config = folder.read(folder.config)
     if config["format"] != FORMAT:
         raise ValueError(f"{folder.path} has run format {config['format']}, not {FORMAT}: export it with its own prol")
-    learner, known, ended = learner_of(folder, config, warn, backbone, device)
+    learner, known, ended = learner_of(folder, config, warn, backbone, device, method)
     result = folder.read(folder.result) if known is None else None
     origin = Origin(
         precision=config["precision"],
@@ -77,15 +78,20 @@ def export(
 
 
 def learner_of(
-    folder: RunFolder, config: Mapping[str, Any], warn: Callable[[str], None], backbone: str | None, device: str
+    folder: RunFolder,
+    config: Mapping[str, Any],
+    warn: Callable[[str], None],
+    backbone: str | None,
+    device: str,
+    method: str | None = None,
 ) -> tuple[Learner, int | None, int]:
     """The learner of a run, the log's length at its checkpoint (None at the end), and the number of tasks ended."""
     if folder.status() == "finished":
         if not folder.model.is_dir():
             raise FileNotFoundError(f"{folder.path} has no model/: its learner was not stored, so run it again")
-        return load(folder.model, backbone, device=device), None, config["protocol"]["tasks"]
+        return load(folder.model, backbone, device=device, method=method), None, config["protocol"]["tasks"]
     with folder.locked():
-        kind = registry.method(config["method"])
+        kind = saved_kind(config, method, folder.path)
         opened = open_saved_backbone(config, folder.path, backbone, device=device)
         learner = kind(opened, kind.read_options(config["options"]), config["seed"])
         cursor, _, offset = restore_newest(Checkpoints(folder.checkpoints), learner, fixed_settings(config), warn)
@@ -133,15 +139,16 @@ def audit_folder(
     device: str = "auto",
     few: int = 5,
     images: int = 32,
+    method: str | None = None,
 ) -> dict[str, Any]:
     """The audit of a saved learner or of a run, as JSON."""
     place = Path(folder).resolve()
     run = RunFolder(place)
     if run.config.is_file():
-        learner, _, _ = learner_of(run, run.read(run.config), warn, backbone, device)
+        learner, _, _ = learner_of(run, run.read(run.config), warn, backbone, device, method)
     else:
         place = current_folder(place)
-        learner = load(folder, backbone, device=device)
+        learner = load(folder, backbone, device=device, method=method)
     audit = audit_learner(learner, few, images)
     content = asdict(audit) | {"few_below": few, "keeps_no_samples": audit.keeps_no_samples()}
     content["findings"] = [*content["findings"], *_on_journals(place)]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from prol.files import LOCK, require_no_links, take_lock
 from prol.runfiles import CONFIG, RESULT, TIMING, Config, DamagedFile, Result, Timing, read_file
 
-Status = Literal["empty", "unfinished", "finished", "something else"]
+FolderStatus = Literal["empty", "unfinished", "finished", "something else"]
 
 CHECKPOINT_SHARE = 0.1
 """The maximum share of the time for checkpoints within tasks, by default."""
@@ -50,7 +50,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoint"
         self.model = self.path / "model"
 
-    def status(self) -> Status:
+    def status(self) -> FolderStatus:
         if self.result.is_file() and self.config.is_file():
             return "finished"
         if self.config.is_file():

@@ -59,12 +59,17 @@ class Seen(TypedDict):
 
 
 class Meta(Description):
-    """What every `meta.json` of this format has, besides the format and the version of prol."""
+    """What every `meta.json` of this format has, besides the format and the version of prol.
+
+    The file of a method outside of any package is named without its folder, which would tell of the machine.
+    """
 
     classes: list[Any]
     state: State
     model_sha256: str
     seen: NotRequired[Seen | None]
+    method_file: NotRequired[str]
+    method_sha256: NotRequired[str]
 
 
 LONGEST_NAME = 1000

@@ -58,21 +58,21 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One run of a sweep: `condition` holds the settings of its stream, the plan's options are what is tried."""
 
     plan: Plan
     condition: Mapping[str, Any]
 
 
-def points_of(request: Request) -> list[Point]:
+def points_of(request: Request) -> list[GridPoint]:
     """Every run of a sweep, first all settings with the first seed. Unknown names and bad values are refused."""
     words = [read_method(word) for word in request.methods]
     _require_some(request)
     _require_known_axes(request, [method for method, _ in words])
     _require_not_fixed(request, words)
     points = [
-        Point(plan, condition)
+        GridPoint(plan, condition)
         for seed, dataset, (method, fixed) in product(request.seeds, request.datasets, words)
         for condition in _conditions(request, dataset)
         for options in _choices(request, method, fixed)
@@ -108,7 +108,7 @@ def named_values(name: str, values: Sequence[Any]) -> Sequence[Any]:
     return PAPER_RATES
 
 
-def _require_different(points: Sequence[Point]) -> None:
+def _require_different(points: Sequence[GridPoint]) -> None:
     seen: set[str] = set()
     for plan in (point.plan for point in points):
         content = json.dumps(dataclasses.asdict(plan), sort_keys=True, default=str)

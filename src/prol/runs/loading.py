@@ -21,11 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from prol import registry
-from prol.answers import Answer, ranked
 from prol.data.base import Unreadable
 from prol.data.folder import FileSplit
 from prol.data.prefetch import prefetched
 from prol.files import current_folder
+from prol.method_files import MethodFile
+from prol.ranking import RankedLabel, ranked
 from prol.runs.format import MODEL_FILE, NEW_MODEL_FILE, file_sha256, read_meta, read_tensors
 from prol.tables import Amount, Value, get_value, holds, join, within
 
@@ -156,7 +157,7 @@ def load(
     *,
     device: str = "auto",
     precision: str | None = None,
-    method: type[Learner] | None = None,
+    method: type[Learner] | str | None = None,
 ) -> Learner:
     """Loads a learner in the state in which it was saved.
 
@@ -166,11 +167,11 @@ def load(
             named in `meta.json`, and of the networks that come with prol the one with its hash.
         device: where to open the backbone.
         precision: of the backbone; by default as saved, but float32 for bf16 on a CPU.
-        method: the learner's class, for a method that is not registered under a name.
+        method: the learner's class, or `FILE.py:Class`, for a method that is not registered under a name.
     """
     place = current_folder(Path(folder).resolve())
     meta, model = read_checked(place)
-    kind = method or registry.method(meta["method"])
+    kind = method if isinstance(method, type) else saved_kind(meta, method, place)
     if kind.name != meta["method"]:
         raise ValueError(f"{place} was saved by method {meta['method']!r}, not by {kind.name!r}")
     if backbone is None or isinstance(backbone, str):
@@ -179,6 +180,28 @@ def load(
         _require_same_weights(backbone, meta["backbone"], place)
     state = meta["state"] | {"classes": meta["classes"]}
     return restored(kind, backbone, meta, (read_tensors(model), state), place)
+
+
+def saved_kind(meta: Mapping[str, Any], method: str | None, place: Path) -> type[Learner]:
+    """The class of a saved learner. A file is executed only if the caller names it and it has not changed."""
+    if "method_sha256" not in meta:
+        return registry.registered_method(meta["method"]) if method is None else registry.method(method)
+    saved = Path(meta["method_file"]).name
+    if method is None:
+        raise ValueError(
+            f"{place} was saved by {saved}, a file that is executed only if you name it: in Python "
+            f"prol.load({str(place)!r}, method='PATH/{saved}'), in commands --method PATH/{saved}"
+        )
+    file = MethodFile.named(method)
+    if file is None:
+        raise ValueError(f"{place} was saved by {saved}, not by the method {method!r}: give method='PATH/{saved}'")
+    if file.sha256 != meta["method_sha256"]:
+        raise ValueError(
+            f"{place} was saved by {saved} with SHA-256 {meta['method_sha256'][:12]}, but {file.path} has "
+            f"{file.sha256[:12]}: restore the file, or pass the class itself if the change does not matter"
+        )
+    kind: type[Learner] = file.load()
+    return kind
 
 
 def restored(
@@ -298,7 +321,7 @@ def predict_files(
     top: int = 1,
     batch: int | None = None,
     workers: int = 0,
-) -> Iterator[tuple[Path, list[Answer]]]:
+) -> Iterator[tuple[Path, list[RankedLabel]]]:
     """Each image file with its predictions, best first, in the order of the images.
 
     Args:

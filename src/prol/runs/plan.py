@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prol.evaluation import Clock, Measures
+from prol.method_files import MethodFile, is_file_word
 from prol.options import parse_pairs
 from prol.runs.folder import CHECKPOINT_SHARE
+
+_FILE = re.compile(r"[^=]+?\.py:\w+(?=:|$)")
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class Plan:
     """A planned run; None and "auto" are resolved when it is set up.
 
     Args:
-        method: a name that `prol methods` lists.
+        method: a name that `prol methods` lists, or `FILE.py:Class`.
         dataset: a name that `prol datasets` lists.
         options: options of the method; strings as on a command line are accepted, here and in the two below.
         protocol_options: further options of the protocol.
@@ -35,7 +38,7 @@ class Plan:
         threads: processor threads; when None, torch's number, less what other processes use at the start.
         workers: threads that read images ahead; half of the processors when None.
         checkpoint_every: chunks between checkpoints; there is one more at the end of each task. With None there are
-            none, and an interrupted run starts anew: half a run is useless where times count.
+            none, and an interrupted run starts again: half a run is useless where times count.
         checkpoint_share: the maximum share of the time for checkpoints within tasks; they wait until then.
         side_by_side: whether other runs are running at the same time; recorded, since speeds then say little.
     """
@@ -81,11 +84,12 @@ class Plan:
         """The plan of a run from its `config.json`, with nothing left to resolve."""
         protocol, dataset, clock = config["protocol"], config["dataset"], config["clock"]
         times = None if clock is None else clock["step_seconds"]
-        own = ("method", "options", "device", "precision", "seed", "threads", "workers")
+        own = ("options", "device", "precision", "seed", "threads", "workers")
         return cls(
             **{name: config[name] for name in (*own, "checkpoint_every", "checkpoint_share")},
             **{name: protocol[name] for name in ("tasks", "chunk", "class_order", "boundaries", "announce")},
             **{name: dataset[name] for name in ("data", "development", "limit_per_class")},
+            method=_recorded_method(config),
             dataset=dataset["name"],
             dataset_options=dataset["options"],
             protocol=protocol["name"],
@@ -96,6 +100,22 @@ class Plan:
         )
 
 
+def _recorded_method(config: Mapping[str, Any]) -> str:
+    """The method of a run. The file that it may be in must have the content with which the run began."""
+    if "method_sha256" not in config:
+        if is_file_word(config["method"]):
+            raise ValueError(f"the run names the file {config['method']} without its hash: start a new run")
+        return str(config["method"])
+    word: str = config["method_file"]
+    file = MethodFile.named(word)
+    if file is None or file.sha256 != config["method_sha256"]:
+        raise ValueError(
+            f"the run began with {word} with SHA-256 {config['method_sha256'][:12]}, but the file has changed: "
+            "restore it, or start a new run"
+        )
+    return word
+
+
 def read_method(word: str) -> tuple[str, dict[str, str]]:
     """A method and its options from one word; a comma belongs to a value unless the next option follows it.
 
@@ -103,8 +123,12 @@ def read_method(word: str) -> tuple[str, dict[str, str]]:
     ('prol', {'lr': '0.05', 'length': '3'})
     >>> read_method("prol:widths=5,2,1,lr=0.1")
     ('prol', {'widths': '5,2,1', 'lr': '0.1'})
+    >>> read_method("ideas/naive_bayes.py:NaiveBayes:prior_weight=5")
+    ('ideas/naive_bayes.py:NaiveBayes', {'prior_weight': '5'})
     """
-    method, colon, options = word.partition(":")
+    found = _FILE.match(word)
+    method = word.partition(":")[0] if found is None else found[0]
+    colon, options = word[len(method) : len(method) + 1], word[len(method) + 1 :]
     if not method or "=" in method:
         raise ValueError(f"{word!r} is not a method: write its options after a colon, for example prol:lr=0.05")
     return method, parse_pairs(re.split(r",(?=\w+=)", options)) if colon else {}

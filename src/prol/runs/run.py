@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from prol.data.split import split_content
 from prol.evaluation import Cursor, Event, Finished, run_stream
 from prol.files import json_text, write_json
+from prol.method_files import label
 from prol.runs.checkpoints import Checkpoints, CheckpointWriter, EventLog, fixed_settings, restore_newest
 from prol.runs.display import Display, Silent
 from prol.runs.folder import RunFolder, make_default_folder
@@ -71,11 +72,11 @@ def start(
     threads = plan.threads or free_threads()
     with torch_threads(threads):
         setup = set_up(replace(plan, threads=threads))
-        folder = make_default_folder(plan.method, plan.dataset, plan.seed) if out is None else RunFolder(out)
+        folder = make_default_folder(label(plan.method), plan.dataset, plan.seed) if out is None else RunFolder(out)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder.require_free()
-            config = setup.config | {"load_start": _machine_load()}
+            config = setup.config | {"load_start": _machine_load(), "processors": os.cpu_count()}
             with folder.writing():
                 write_json(folder.config, config)
                 write_json(folder.stream, stream_content(setup.dataset, setup.stream))

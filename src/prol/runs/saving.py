@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import prol
 from prol.files import current_folder, publish, write_folder, write_json, write_text
+from prol.method_files import file_of
 from prol.runs.card import model_card
 from prol.runs.format import (
     CARD_FILE,
@@ -216,4 +217,6 @@ def _describe(
         "operations": dict(Counter(line["what"] for line in operations)),
         "left_out": left_out or origin.left_out,
     }
+    if (file := file_of(type(learner))) is not None:
+        meta |= {"method_file": f"{file.path.name}:{file.kind}", "method_sha256": file.sha256}
     return meta if origin.merged is None else meta | {"merged": dict(origin.merged)}

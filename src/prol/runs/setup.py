@@ -28,12 +28,13 @@ from prol.data.streams import SHARED_ARGUMENTS, Stream, class_presence, summaris
 from prol.data.streams.stream import require_class_order
 from prol.evaluation import Given
 from prol.learner import Learner
+from prol.method_files import file_of, label
 from prol.options import bind_arguments, current_names, own_arguments
 from prol.runs.format import versions
 from prol.runs.plan import Plan
 
 FORMAT = 3
-NOT_SETTINGS = ("options_given", "side_by_side", "load_start")
+NOT_SETTINGS = ("options_given", "method_file", "side_by_side", "load_start", "processors")
 """Keys of `config.json` that do not influence the result; they do not enter its hash and may differ on resume."""
 
 
@@ -166,7 +167,7 @@ def outline(plan: Plan, named: Named, dataset: Dataset | None = None, network: N
     left_open = {"tasks": tasks, "boundaries": plan.boundaries, "announce": plan.announce}
     protocol |= {name: value for name, value in left_open.items() if value is not None}
     known: dict[str, Any] = {
-        "method": plan.method,
+        "method": label(plan.method),
         "options": dataclasses.asdict(named.options),
         "seed": plan.seed,
         "dataset": data,
@@ -178,6 +179,8 @@ def outline(plan: Plan, named: Named, dataset: Dataset | None = None, network: N
     }
     known |= {name: getattr(plan, name) for name in ("threads", "workers") if getattr(plan, name) is not None}
     known |= {name: getattr(plan, name) for name in ("device", "precision") if getattr(plan, name) != "auto"}
+    if (file := file_of(named.method)) is not None:
+        known |= {"method_file": file.word, "method_sha256": file.sha256}
     if network is not None:
         scratch = {"from_scratch": True} if named.method.from_scratch else {}
         known["backbone"] = {"name": network.name, "sha256": network.sha256} | scratch

@@ -14,12 +14,13 @@ from typing import Any
 
 from prol.backbones import open_backbone
 from prol.files import locked_folder, read_text, write_json, write_text
+from prol.method_files import label
 from prol.options import spell, spell_method, spell_options
 from prol.report.comparison import compare_runs
 from prol.report.sweep import Setting, SweepRun, best_of, settings_of, sweep_content, sweep_csv, sweep_markdown
 from prol.runs.executors import Executor, Say, Summary, read_finished, run_all
 from prol.runs.folder import DamagedRun, RunFolder
-from prol.runs.grid import CONDITIONS, Point
+from prol.runs.grid import CONDITIONS, GridPoint
 from prol.runs.inspection import require_planned
 from prol.runs.plan import Plan
 from prol.runs.setup import look_up, open_data
@@ -40,7 +41,7 @@ class Sweep:
         return {run.folder: run.problem for run in self.runs if run.problem is not None}
 
 
-def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
+def look_at(points: Sequence[GridPoint], out: str | Path) -> dict[str, SweepRun]:
     """The runs of a sweep by the names of their folders, with their states; starts nothing.
 
     Checks names and options of all runs, that their data exist, and that runs in the folder are theirs.
@@ -66,7 +67,7 @@ def look_at(points: Sequence[Point], out: str | Path) -> dict[str, SweepRun]:
     return found
 
 
-def sweep(points: Sequence[Point], out: str | Path, executor: Executor, say: Say | None = None) -> Sweep:
+def sweep(points: Sequence[GridPoint], out: str | Path, executor: Executor, say: Say | None = None) -> Sweep:
     """Executes each run in its own folder under `out`, and writes `sweep.json`, `.md` and `.csv` there.
 
     Finished runs are reused and unfinished ones resumed. A run that fails does not stop the others. The three files are
@@ -109,11 +110,11 @@ def folder_name(plan: Plan) -> str:
     'prol-length=3,lr=0.01-digits-chunk=50,development=true-seed2'
     """
     settings = named_settings(plan)
-    parts = (plan.method, spell_options(plan.options), plan.dataset, spell_options(settings))
+    parts = (label(plan.method), spell_options(plan.options), plan.dataset, spell_options(settings))
     plain = "-".join(filter(None, parts))
     safe = re.sub(r"[^\w.,=+-]", "_", plain)
     if safe != plain or len(safe) > _LONGEST:
-        content = json.dumps([plan.method, dict(plan.options), plan.dataset, settings], sort_keys=True)
+        content = json.dumps([label(plan.method), dict(plan.options), plan.dataset, settings], sort_keys=True)
         safe = f"{safe[:_PREFIX]}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     return f"{safe}-seed{plan.seed}"
 
@@ -127,7 +128,7 @@ def named_settings(plan: Plan) -> dict[str, Any]:
     return settings | ({"points": plan.measures.points} if plan.measures.points else {})
 
 
-def commands_to_test(points: Sequence[Point], best: Sequence[Setting]) -> list[str]:
+def commands_to_test(points: Sequence[GridPoint], best: Sequence[Setting]) -> list[str]:
     """Commands that measure chosen settings on the test images: one per data set and condition."""
     groups: dict[tuple[str, str], list[Setting]] = {}
     for one in best:
@@ -181,7 +182,7 @@ def _left_out(folder: Path, runs: Mapping[str, SweepRun]) -> int:
         return 0
 
 
-def _write(folder: Path, runs: Sequence[SweepRun], points: Sequence[Point]) -> None:
+def _write(folder: Path, runs: Sequence[SweepRun], points: Sequence[GridPoint]) -> None:
     development = points[0].plan.development
     write_json(folder / SUMMARY, sweep_content(runs, development))
     commands = commands_to_test(points, best_of(settings_of(runs))) if development else []

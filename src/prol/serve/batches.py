@@ -11,7 +11,7 @@ from prol.serve.jobs import Job, LastChunk, Result, WriteContext
 from prol.serve.records import Records
 
 MAX_IMAGES = 1024
-"""Of a batch, unless one job alone has more: its first jobs should not wait too long for their response."""
+"""Images of a batch at most, unless one job alone has more: its first jobs should not wait long for their response."""
 
 Outcome = Result | RequestError
 

@@ -22,7 +22,7 @@ class RequestError(Exception):
 
 
 def not_written(error: Exception) -> RequestError:
-    """For requests whose commit failed: nothing of them was learnt."""
+    """The error of a request whose commit failed: nothing of it was learnt."""
     if isinstance(error, OSError) and error.errno in _DISK_FULL:
         message = "No space is left on the disk, so nothing of this was learnt: free some space and try again."
         return RequestError(507, "no_room", message, retry_after=5)

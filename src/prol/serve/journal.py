@@ -89,7 +89,7 @@ def _records_change(before: Records, after: Records) -> dict[str, Any]:
 
 
 class Journal:
-    """The file of entries after one checkpoint. Only the writer appends; it is opened anew for each entry."""
+    """The file of entries after one checkpoint. Only the writer appends; it is opened for each entry."""
 
     def __init__(self, folder: Path, seconds: float = MOST_SECONDS) -> None:
         self.folder, self.seconds = folder, seconds

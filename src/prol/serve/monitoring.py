@@ -58,11 +58,11 @@ class Activity:
     def __init__(self) -> None:
         self.learnt, self.predicted = Throughput(), Throughput()
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        """By method, route and status."""
+        """Number of requests by method, route and status."""
         self.request_seconds: dict[str, float] = {}
-        """By route."""
+        """Seconds spent on requests by route."""
         self.refused: Counter[str] = Counter()
-        """By error code."""
+        """Number of refused requests by error code."""
         self.commits = self.failed_commits = self.failed_snapshots = 0
         self.commit_seconds = 0.0
         self._events: deque[dict[str, str]] = deque(maxlen=MAX_EVENTS)

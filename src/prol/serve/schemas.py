@@ -203,11 +203,11 @@ class ErrorText(BaseModel):
     message: str
 
 
-class ErrorAnswer(BaseModel):
+class ErrorResponse(BaseModel):
     error: ErrorText
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The description of errors, as `responses` takes it; those that any request may meet are among them."""
     common = (400, 403, 408, 413, 422, 429, 500, 503)
-    return {status: {"model": ErrorAnswer} for status in sorted({*common, *statuses})}
+    return {status: {"model": ErrorResponse} for status in sorted({*common, *statuses})}

@@ -27,7 +27,7 @@ from prol.serve.store import Store, open_service
 from prol.serve.uploads import MemoryBudget
 
 SHUTDOWN_SECONDS = 30
-"""For requests in progress when the process receives a stop signal."""
+"""Time for requests in progress when the process receives a stop signal."""
 SWEEP_SECONDS = 5.0
 """Between two looks at what has expired, and at the folder."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prol.answers import Answer, ranked
 from prol.learner import Learner, SavedState
+from prol.ranking import RankedLabel, ranked
 from prol.serve.uploads import Pixels
 
 UNASKED = 9
@@ -28,7 +28,7 @@ class ImagePrediction:
     `unknown` is None where the method has no familiarity, or before enough images were observed.
     """
 
-    labels: list[Answer]
+    labels: list[RankedLabel]
     unknown: float | None
 
 

@@ -25,6 +25,7 @@ from prol.classes import read_labels, require_distinct
 from prol.creation import require_blocks
 from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
+from prol.method_files import is_file_word
 from prol.runfiles import Count, problem_of
 from prol.runs.checkpoints import Checkpoints
 from prol.runs.format import (
@@ -269,7 +270,7 @@ def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions) 
             f"move {folder / META_FILE} away"
         )
     _require_no_new_options(folder, options)
-    method = registry.method(recovered.description["method"])
+    method = registry.registered_method(recovered.description["method"])
     backbone = open_saved_backbone(recovered.description, folder, options.backbone, device=options.device)
     learner = restored(method, backbone, recovered.description, recovered.state, folder)
     return Opened(learner, records, recovered.version, options.backbone)
@@ -284,7 +285,10 @@ def _from_artifact(folder: Path, options: ServeOptions) -> Opened:
 
 
 def _new(store: Store, options: ServeOptions) -> Opened:
-    method = registry.method(options.method or DEFAULT_METHOD)
+    name = options.method or DEFAULT_METHOD
+    if is_file_word(name):
+        raise ValueError(f"a service restarts by itself and executes no file, such as {name}: register the method")
+    method = registry.method(name)
     method_options = method.read_options(options.options)
     backbone = open_backbone(options.backbone or "builtin", device=options.device)
     require_blocks(method, backbone)

@@ -3,3 +3,7 @@
 from prol.testing.checks import CheckResult, check_learner
 
 __all__ = ["CheckResult", "check_learner"]
+
+
+def __dir__() -> list[str]:
+    return __all__

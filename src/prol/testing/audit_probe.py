@@ -198,7 +198,7 @@ def fitting_rows(tensor: Tensor, width: int) -> Tensor | None:
 
 
 def highest_cosine(wanted: Tensor, rows: Tensor, centred: bool = False) -> float:
-    """Of any of `wanted` `[N, W]` to any of `rows` `[R, W]`, whatever its sign: a gradient is a feature turned round.
+    """The highest absolute cosine of `wanted` `[N, W]` to `rows` `[R, W]`: a gradient is a negated feature.
 
     `centred` takes off the mean of each, as with pixels, which are all positive.
     """

@@ -1,4 +1,4 @@
-"""Checks of what is taken back: input that is refused, updates that fail, and chunks that are undone."""
+"""Checks of rollback: input that is refused, updates that fail, and chunks that are undone."""
 
 from __future__ import annotations
 

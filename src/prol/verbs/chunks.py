@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prol.classes import Label, read_labels
+from prol.classes import Label, read_labels, require_label_each
 from prol.verbs.progress import Progress
 from prol.verbs.source import Batch, Source, as_uint8, open_source
 
@@ -68,6 +68,8 @@ class ImageStream:
                 yield images, labels
                 learnt += len(images)
                 shown.update(learnt, self.status)
+        if total and not learnt:
+            raise ValueError(f"none of the {_counted(total, 'image')} could be read: are they images?")
 
     def held_out(self) -> Iterator[Batch]:
         """The images to test on; of an iterable, those held out in the last pass."""
@@ -102,8 +104,7 @@ def read_batch(pair: Any) -> Batch:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"a batch must be a pair (images, labels), got a {type(pair).__name__}")
     images, labels = [as_uint8(image) for image in pair[0]], read_labels(pair[1])
-    if len(images) != len(labels):
-        raise ValueError(f"a batch has {len(images)} images but {len(labels)} labels: each image needs one label")
+    require_label_each(len(images), labels, "a batch has ")
     return images, labels
 
 

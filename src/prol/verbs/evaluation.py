@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prol.answers import MOST_PRINTED, data_frame
 from prol.classes import Label
 from prol.evaluation.metrics import calibration_error, confidence_bins
+from prol.prediction import MOST_PRINTED, data_frame, html_table
 from prol.verbs.chunks import ImageStream, read_batch
 from prol.verbs.source import Batch, Source, open_source
 
@@ -138,9 +138,8 @@ class Evaluation:
         return "\n".join([self._headline(), *lines, *self._remarks()])
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._cells())
         remarks = "".join(f"<p>{escape(remark)}</p>" for remark in self._remarks())
-        return f"<p>{self._headline()}</p><table>{''.join(rows)}</table>{remarks}"
+        return f"<p>{self._headline()}</p>{html_table(self._cells())}{remarks}"
 
 
 _COLUMNS = ("class", "images", "accuracy", "taken_for", "times")
@@ -159,8 +158,8 @@ def evaluate(learner: Learner, data: Any) -> Evaluation:
     confidence: list[float] = []
     classes = tuple(learner.classes)
     for images, labels in _batches(data):
-        scores = learner.predict(images)
-        if not classes or not bool(scores.isfinite().any()):
+        scores = learner.predict(images) if classes else None
+        if scores is None or not bool(scores.isfinite().any()):
             raise ValueError("nothing was learnt yet, so there is nothing to evaluate: call learn first")
         confidence += learner.probable(scores).amax(1).tolist()
         rows = [tested.setdefault(label, len(tested)) for label in labels]

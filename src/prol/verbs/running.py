@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
-from prol.answers import data_frame
+from prol.prediction import data_frame
 from prol.report import plot_run, result_tables
 from prol.report.comparison import Row, comparison_sheet, comparison_table, notes
 from prol.report.comparison_plot import plot_comparison
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prol.learner import Learner
 
-_WIDTH = 120
+_WIDTH, _WIDE = 120, 200
 
 
 class _Printed:
@@ -34,14 +34,17 @@ class _Printed:
     def _parts(self) -> list[RenderableType]:
         raise NotImplementedError
 
-    def __repr__(self) -> str:
-        console = Console(width=_WIDTH, no_color=True, highlight=False, markup=False)
+    def _text(self, width: int) -> str:
+        console = Console(width=width, no_color=True, highlight=False, markup=False)
         with console.capture() as captured:
             console.print(*self._parts(), sep="\n")
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
+    def __repr__(self) -> str:
+        return self._text(_WIDTH)
+
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return f'<pre style="white-space: pre; overflow-x: auto">{escape(self._text(_WIDE))}</pre>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +66,7 @@ class RunResult(_Printed):
     @property
     def learner(self) -> Learner:
         """What was learnt, opened from the folder."""
-        return load(self.folder / "model")
+        return load(self.folder / "model", method=self.config.get("method_file"))
 
     def plot(self, file: str | Path) -> None:
         """Draws accuracy after each task and the accuracy matrix to a .png or .svg file; needs the extra `plot`."""
@@ -112,7 +115,7 @@ def run(
     """Streams a data set through a method, and measures what it knows after each task; as the command `prol run`.
 
     Args:
-        method: a name that `prol.list_methods()` lists, with options after a colon: "prol:lr=0.05".
+        method: a name that `prol.list_methods()` lists, or "FILE.py:Class", with options after a colon: "prol:lr=0.05".
         dataset: a name that `prol.list_datasets()` lists.
         out: the folder to write; `runs/METHOD-DATASET-seedN` by default.
         progress: whether progress is shown, on standard error.
@@ -138,7 +141,7 @@ def compare(
     Finished runs in the folder are reused and unfinished ones resumed.
 
     Args:
-        methods: names that `prol.list_methods()` lists, with options after a colon: "prol:lr=0.05".
+        methods: names that `prol.list_methods()` lists, or "FILE.py:Class", with options after a colon: "prol:lr=0.05".
         dataset: a name that `prol.list_datasets()` lists.
         out: the folder of the runs; `runs/compare-DATASET` by default.
         seeds: each method runs once with each.

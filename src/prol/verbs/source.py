@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -16,13 +17,14 @@ from numpy.typing import NDArray
 
 from prol import registry
 from prol.backbones.images import read_images
-from prol.classes import Label, read_labels
+from prol.classes import Label, read_labels, require_label_each
 from prol.data.base import Dataset, Loaded, Split, Unreadable
-from prol.data.folder import folder
+from prol.data.folder import IMAGE_ENDINGS, folder
 from prol.data.parquet import HUB, parquet
 from prol.data.prefetch import prefetched
 from prol.data.split import Collection, split_collection
 from prol.integrations.tensor_batches import to_uint8
+from prol.options import did_you_mean
 
 Batch = tuple[list[Any], list[Label]]
 """Images, and the label of each."""
@@ -45,7 +47,7 @@ class Source:
     @classmethod
     def of(cls, dataset: Dataset, classes: Sequence[Label] | None = None) -> Source:
         for note in dataset.notes:
-            warnings.warn(note, stacklevel=4)
+            _warn(note)
         names = tuple(dataset.class_names if classes is None else classes)
         return cls(dataset.name, names, dataset.train, dataset.test)
 
@@ -55,7 +57,7 @@ class Source:
         with closing(prefetched(split, wanted, _READERS)) as chunks:
             for loaded in chunks:
                 for bad in loaded.unreadable:
-                    warnings.warn(f"skipped unreadable image {bad.path} ({bad.reason})", stacklevel=3)
+                    _warn(f"skipped unreadable image {bad.path} ({bad.reason})")
                 if loaded.images:
                     yield list(loaded.images), [self.classes[number] for number in split.labels[loaded.indices]]
 
@@ -127,9 +129,20 @@ def _open_place(place: str, seed: int, test_share: float) -> Dataset:
     if not path.exists():
         if place in registry.names("datasets"):
             return registry.dataset(place)()
-        raise FileNotFoundError(f"there is no folder or file {place!r}; images must come from {_ACCEPTED}")
+        hint = did_you_mean(place, registry.names("datasets"))
+        raise FileNotFoundError(f"there is no folder or file {place!r}{hint}; images must come from {_ACCEPTED}")
+    if path.suffix.lower() in IMAGE_ENDINGS and path.is_file():
+        raise ValueError(f"{place!r} is one image; images must come from {_ACCEPTED}")
     files = path.is_file() or any(True for pattern in ("*.parquet", "*/*.parquet") for _ in path.glob(pattern))
     return (parquet if files else folder)(path, seed=seed, test_share=test_share)
+
+
+def _warn(text: str) -> None:
+    """A warning at the caller's own line, however many functions of prol are between."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "prol":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def _labels_of(source: Any) -> list[Label]:
@@ -143,8 +156,7 @@ def _labels_of(source: Any) -> list[Label]:
 
 
 def _collected(name: str, images: Sequence[Any], labels: list[Label], seed: int, test_share: float) -> Source:
-    if len(images) != len(labels):
-        raise ValueError(f"{len(images)} images but {len(labels)} labels: each image needs one label")
+    require_label_each(len(images), labels)
     classes = tuple(dict.fromkeys(labels))
     number = {label: row for row, label in enumerate(classes)}
     split = InMemory(images, np.array([number[label] for label in labels], dtype=np.int64))

@@ -94,7 +94,7 @@ def test_the_papers_count_is_the_random_matrix_and_a_head_that_does_not_exist() 
     [
         ({"features": 0}, "features must be at least 1, got 0"),
         ({"gamma": 0}, "gamma must be a finite number above 0, or auto, got 0"),
-        ({"memory": -1}, "memory=-1 features per class cannot be stored"),
+        ({"memory": -1}, "memory must be at least 1, or statistics, none, all, got -1"),
     ],
     ids=str,
 )

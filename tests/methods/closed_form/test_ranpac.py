@@ -191,7 +191,7 @@ def test_shapes_alone_take_no_memory() -> None:
         ({"features": 0}, "features must be at least 1, or none, got 0"),
         ({"ridge": 0}, "ridge must be a finite number above 0, or auto, got 0"),
         ({"adapt_lr": -1}, "adapt_lr must be a finite number above 0, got -1"),
-        ({"memory": 0}, "memory=0 features per class cannot be stored"),
+        ({"memory": 0}, "memory must be at least 1, or statistics, none, all, got 0"),
         ({"memory": "some"}, "memory='some' is not valid: it must be a whole number or one of statistics, none, all"),
         ({"task_min_steps": 0}, "task_min_steps must be at least 1, got 0"),
     ],

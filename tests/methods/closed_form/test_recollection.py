@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 from prol.learner import Amount
 from prol.methods.closed_form.moments import Totals
-from prol.methods.closed_form.recollection import ClassReservoir, Memory, Recollection, require_memory
+from prol.methods.closed_form.recollection import ClassReservoir, Memory, Recollection
 from prol.state import State
 
 FEATURES = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -137,9 +135,3 @@ def test_samples_stored_are_counted() -> None:
     assert teach(make("all")).samples_stored() == Amount(20, 20 * 4 * 8)
     assert teach(make("all"))._state.of_kind("statistic") == []
     assert Amount.of(*teach(make("statistics"))._state.of_kind("statistic")).count == 64 + 4 * 8 + 4
-
-
-@pytest.mark.parametrize("memory", [0, -3])
-def test_fewer_than_one_feature_a_class_is_refused(memory: Any) -> None:
-    with pytest.raises(ValueError, match=rf"memory={memory} .* at least 1, or statistics, none or all"):
-        require_memory(memory)

@@ -132,19 +132,6 @@ def test_scalers_and_shifters_stay_within_their_bounds_after_every_step(eps_a: f
         assert shifter.abs().max() > 0.9 * min(eps_b, 0.1)
 
 
-def test_answers_do_not_depend_on_the_batch() -> None:
-    learner = after_two_tasks()
-    images = pictures([0, 4, 1, 5, 2, 6, 3, 7], seed=9)
-    together = learner.predict(images)
-    for size in (1, 3, 5):
-        parts = [learner.predict(images[i : i + size]) for i in range(0, len(images), size)]
-        torch.testing.assert_close(torch.cat(parts), together, rtol=0, atol=1e-6)
-        learner.predict_batch = size
-        torch.testing.assert_close(learner.predict(images), together, rtol=0, atol=1e-6)
-    order = torch.tensor([3, 1, 7, 0, 2, 4, 6, 5])
-    torch.testing.assert_close(learner.predict(images[order.numpy()]), together[order], rtol=0, atol=1e-6)
-
-
 # A loss that is not finite
 
 

@@ -134,7 +134,7 @@ def aligned_head(
 ) -> tuple[Tensor, Tensor]:
     """The linear map `[C, D]`, `[C]` after training on features drawn from the Gaussians; the given one is unchanged.
 
-    Each epoch draws anew, `draws` features per class, in as many mixed batches as there are classes; cross entropy over
+    Each epoch draws `draws` new features per class, in as many mixed batches as there are classes; cross entropy over
     the classes that have a Gaussian, momentum, and a rate that falls from `lr` to zero by a cosine over the epochs.
     Rows of classes without a Gaussian do not change.
     """

@@ -33,7 +33,7 @@ class EASEOptions(AdapterOptions):
     alpha: NotNegative = 0.1
     """Weight of the mean cosine in the feature spaces of other tasks, beside that in the class's own."""
     weight_decay: NotNegative = 5e-4
-    """Of the adapter; the head has none."""
+    """Weight decay of the adapter; the head has none."""
 
 
 def subspace_scores(features: Tensor, prototypes: Tensor, filled: Tensor, own: Tensor, alpha: float) -> Tensor:

@@ -64,19 +64,19 @@ class MOSOptions(AdapterOptions):
     head_lr_factor: NotNegative = 0.1
     """Learning rate of the head as a share of lr."""
     weight_decay: NotNegative = 5e-4
-    """Of the adapter; the head has none, or rows of classes without samples would shrink."""
+    """Weight decay of the adapter; the head has none, or rows of classes without samples would shrink."""
     rounds: Repeats = 4
-    """Maximum number of times a prediction may select the adapter anew."""
+    """Maximum number of times a prediction may select the adapter again."""
     alignment: bool = True
-    """Trains the head again on features drawn from the class Gaussians when a task ends."""
+    """Whether the head is trained again on features drawn from the class Gaussians when a task ends."""
     align_when: Literal["asked", "task_end"] = "asked"
-    """asked: predictions use the head as it would be if the task ended now; task_end: the head as it is."""
+    """Which head predicts: the one that would result if the task ended now (asked), or the head as it is (task_end)."""
     align_epochs: Repeats = 30
-    """Epochs of that."""
+    """Epochs of this training of the head."""
     align_lr: NotNegative = 0.005
-    """Learning rate of that."""
+    """Learning rate of this training of the head."""
     covariance: Covariance = "diagonal"
-    """diagonal: D numbers per class; full: D x D."""
+    """Covariance of each class's Gaussian: its D variances (diagonal), or all D x D numbers (full)."""
 
 
 class MOS(GradientLearner):

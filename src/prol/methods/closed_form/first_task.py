@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prol.backbones.base import Backbone
-from prol.engine import losses
-from prol.engine.adam import Adam, Part, part_gradients
+from prol.engine.adam import Adam, Part, part_gradients, refuse_loss
 from prol.engine.heads import LinearHead
 from prol.state import State
 
@@ -48,7 +47,8 @@ class FirstTask:
         features, read = self.look(inputs)
         loss = F.cross_entropy(F.linear(features, parts["head.weight"].leaf, parts["head.bias"].leaf), rows)
         lr = self.lr if rate is None else rate
-        losses.require_finite(loss, steps, lr)
+        if not bool(loss.isfinite()):
+            refuse_loss(steps, lr)
         gradients = part_gradients(loss, parts)
         self.adam.begin_step()
         self.adam.update_all(parts, gradients, lr)

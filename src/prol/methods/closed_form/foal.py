@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass
 from prol.backbones.blocks import Transformer
 from prol.classes import Tensors
 from prol.learner import InputOptions, Learner
@@ -50,7 +49,7 @@ class FOAL(Learner):
     """Stores R = (G + λI)⁻¹ and the weights: after every chunk they are the ridge solution of the stream.
 
     An update costs M² operations per sample and never solves anything of size M; RanPAC's G would have to be solved
-    anew.
+    again.
     """
 
     name: ClassVar[str] = "foal"
@@ -63,7 +62,7 @@ class FOAL(Learner):
     def build(self, state: State) -> None:
         b, o = self.backbone, self.options
         if isinstance(b, Transformer):  # other networks have no class token to average: their pooled feature is used
-            self.look = FrozenPass(partial(mean_class_token, b), b.acceleration.captured)
+            self.look = b.frozen_pass(partial(mean_class_token, b))
         # float64 throughout: R is changed at every step, and its rounding errors add up.
         start = torch.eye(o.features, device=b.device, dtype=torch.float64) / o.ridge
         self.inverse = state.tensor("inverse", start, kind="statistic")

@@ -25,7 +25,7 @@ class KLDAOptions(InputOptions):
     features: Count = 5_000
     """How many random features."""
     gamma: Positive = 1e-4
-    """Width of the kernel exp(-gamma |x - x'|²) they approximate."""
+    """Width of the kernel exp(-gamma |x - x'|²) that the random features approximate."""
     ridge: Positive = 0.1
     """What is added to the diagonal of the scatter within classes."""
     ensemble: Repeats = 1
@@ -89,7 +89,7 @@ class KLDA(SolvedLearner):
         return [nearest_mean(moments.totals(), self.options.ridge) for moments in self.moments]
 
     def familiar(self) -> Totals:
-        """Of the first of the random features: one is as good as another."""
+        """Moments of the first random features: one is as good as another."""
         return self.moments[0].part(0, min(WIDEST, self.options.features))
 
     def _remove_class(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002

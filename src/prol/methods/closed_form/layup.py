@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import Tapped, require_tapped
 from prol.backbones.blocks import Transformer
 from prol.learner import InputOptions
@@ -39,7 +38,7 @@ class LayUPOptions(InputOptions):
     blocks: Count = 6
     """How many of the last blocks are read, or stages of networks without blocks; all where there are fewer."""
     ridge: Positive | Literal["auto"] = "auto"
-    """Ridge strength; by default a tenth of the one with the least error by generalised cross-validation, chosen anew
+    """Ridge strength; by default a tenth of the one with the least error by generalised cross-validation, chosen again
     whenever the classifier is solved."""
     accumulate: Literal["float64", "float32"] = "float64"
     """Number type of the statistics; float32 halves their size, and loses the small ridge strengths to rounding."""
@@ -76,7 +75,7 @@ class LayUP(SolvedLearner):
         read = partial(last_taps, len(widths), b)
         if isinstance(b, Transformer):
             widths, read = (b.width,) * len(widths), partial(last_class_tokens, len(widths), b)
-        self.look = FrozenPass(read, b.acceleration.captured)
+        self.look = b.frozen_pass(read)
         accumulate = torch.float64 if o.accumulate == "float64" else torch.float32
         self.moments, self.last_width = Moments(state, sum(widths), accumulate), widths[-1]
         self.moments.describe_classes()
@@ -97,7 +96,7 @@ class LayUP(SolvedLearner):
         return SolvedHead(ridge(totals, strength), None, totals.counts > 0)
 
     def familiar(self) -> Totals:
-        """Of the last block alone."""
+        """Moments of the last block alone."""
         return self.moments.part(self.moments.width - self.last_width, self.moments.width)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass
 from prol.backbones.base import require_tapped
 from prol.learner import InputOptions, Learner
 from prol.methods.closed_form.layup import last_taps
@@ -59,7 +58,7 @@ class LogReg(Learner):
         if self.options.features == "prol_plus":
             tapped = require_tapped(self.name, b)
             widths = tapped.tap_widths[-self.options.blocks :]
-            self.look = FrozenPass(partial(last_taps, len(widths), tapped), b.acceleration.captured)
+            self.look = b.frozen_pass(partial(last_taps, len(widths), tapped))
             width = sum(widths)
         self.stored_features = EveryFeature(state, width, b.dtype)
         state.on_merge(self._refuse_merging)

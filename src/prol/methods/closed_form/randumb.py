@@ -12,7 +12,7 @@ from torch import Tensor
 from prol.learner import InputOptions, TaskClock, TaskOptions
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.random_features import RandomLayer, fourier_features, gamma_by_variance, normal, uniform
-from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
+from prol.methods.closed_form.recollection import Memory, Recollection
 from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, lda
 from prol.options import Count, Positive
@@ -26,8 +26,8 @@ class RanDumbOptions(TaskOptions, InputOptions):
     features: Count = 10_000
     """How many random features."""
     gamma: Positive | Literal["auto"] = "auto"
-    """Width of the kernel exp(-gamma |x - x'|²) they approximate; by default 1 / (D v), v the variance of the entries
-    of the first chunk's features."""
+    """Width of the kernel exp(-gamma |x - x'|²) that the random features approximate; by default 1 / (D v), v the
+    variance of the entries of the first chunk's features."""
     priors: bool = True
     """Whether class priors follow the number of samples seen."""
     memory: Memory = "statistics"
@@ -35,10 +35,6 @@ class RanDumbOptions(TaskOptions, InputOptions):
     of each older class (a number), or all features (all)."""
     accumulate: Literal["float64", "float32"] = "float64"
     """Number type of the statistics; float32 halves their size."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_memory(self.memory)
 
 
 class RanDumb(SolvedLearner):
@@ -89,7 +85,7 @@ class RanDumb(SolvedLearner):
         return fourier_features(encoded, self.layer["weight"], self.layer["phase"], gamma)
 
     def familiar(self) -> Totals | None:
-        """Of the first of the random features: one is as good as another."""
+        """Moments of the first random features: one is as good as another."""
         return self.recollection.leading_totals(self.clock.number, self.embed, WIDEST)
 
     def solve(self) -> SolvedHead:

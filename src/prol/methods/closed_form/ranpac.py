@@ -8,13 +8,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels
 from prol.learner import InputOptions, TaskClock, TaskOptions
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.random_features import RandomLayer, normal, relu_features
-from prol.methods.closed_form.recollection import Memory, Recollection, require_memory
+from prol.methods.closed_form.recollection import Memory, Recollection
 from prol.methods.closed_form.solved import WIDEST, SolvedLearner
 from prol.methods.closed_form.solvers import SolvedHead, choose_ridge, lda, ridge
 from prol.options import Count, Positive
@@ -31,7 +30,7 @@ class RanPACOptions(TaskOptions, InputOptions):
     features: Count | None = 10_000
     """How many random features; with none, the backbone's feature itself is classified."""
     classifier: Literal["ridge", "lda"] = "ridge"
-    """The rows of PROL's paper were fitted by LDA."""
+    """How the classifier is solved: ridge regression, or LDA, by which the rows of PROL's paper were fitted."""
     ridge: Positive | Literal["auto"] = "auto"
     """Ridge strength; by default the one with the least error on every fifth sample of the first task."""
     memory: Memory = "statistics"
@@ -40,13 +39,9 @@ class RanPACOptions(TaskOptions, InputOptions):
     adapt: Literal["none", "norms"] = "none"
     """Whether the LayerNorms are tuned in the first task."""
     adapt_lr: Positive = 0.002
-    """Learning rate of that."""
+    """Learning rate of this tuning."""
     accumulate: Literal["float64", "float32"] = "float64"
     """Number type of the statistics; float32 halves their size, and loses the small ridge strengths to rounding."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_memory(self.memory)
 
 
 class RanPAC(SolvedLearner):
@@ -81,7 +76,7 @@ class RanPAC(SolvedLearner):
         if o.adapt == "norms":
             self.frozen = False
             self.first_task = FirstTask(state.scope("first_task"), b, o.adapt_lr)
-            self.look = FrozenPass(self.first_task.network.features, b.acceleration.captured)
+            self.look = b.frozen_pass(self.first_task.network.features)
             state.value("last", self, "_last")
             tuned = "the LayerNorms were tuned in the first task, on it if it was there"
             state.trace(removed=tuned, merged=tuned)
@@ -98,7 +93,7 @@ class RanPAC(SolvedLearner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        rows = upload(rows, self.backbone.device)
+        rows = self.backbone.upload(rows)
         inputs = self.training_input(pixels)
         if self.first_task is None or self.first_task.over:
             features, self._last = self.encode(inputs), {}
@@ -124,7 +119,7 @@ class RanPAC(SolvedLearner):
         return relu_features(encoded, self.layer["weight"]) if self.layer.tensors else encoded
 
     def familiar(self) -> Totals | None:
-        """Of the first of the random features: one is as good as another."""
+        """Moments of the first random features: one is as good as another."""
         return self.recollection.leading_totals(self.clock.number, self.embed, WIDEST)
 
     def solve(self) -> SolvedHead:

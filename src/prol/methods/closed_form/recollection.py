@@ -12,10 +12,11 @@ from torch import Tensor
 from prol.backbones.base import Backbone
 from prol.classes import Tensors
 from prol.methods.closed_form.moments import SPREAD, TAKEN, Totals, TwinMoments
+from prol.options import Count
 from prol.state import State
 from prol.tables import Amount
 
-Memory = int | Literal["statistics", "none", "all"]
+Memory = Count | Literal["statistics", "none", "all"]
 Embed = Callable[[Tensor], Tensor]
 """Features `[B, D]` to what is classified, `[B, M]`."""
 
@@ -25,13 +26,6 @@ NOT_SUMS = "cannot be merged: stored features are not sums; learn the images of 
 NOT_FOUND = "cannot unlearn images: which stored feature is which image's is not known; remove_class erases a class"
 _CPU = torch.device("cpu")
 _AT_ONCE = 512
-
-
-def require_memory(memory: Memory) -> None:
-    if isinstance(memory, int) and memory < 1:
-        raise ValueError(
-            f"memory={memory} features per class cannot be stored: give at least 1, or statistics, none or all"
-        )
 
 
 class ClassReservoir:
@@ -222,7 +216,7 @@ class Recollection:
         return self.moments.counts() if self.moments is not None and self.memory == "statistics" else None
 
     def merge(self) -> None:
-        """From now on nothing is held out."""
+        """Holds nothing out any more."""
         self.twin = False
         if self.moments is not None:
             self.moments.merge()

@@ -151,15 +151,15 @@ class PROL(GradientLearner):
         super().learn_pixels(pixels, rows)
 
     def step(self, staged: MakeStaged, rows: Tensor) -> None:
-        self._make_room(len(rows))
+        self._reserve(len(rows))
         super().step(staged, rows)
 
     def layout(self) -> tuple[Hashable, ...]:
-        """As long as there is room for more classes, their arrival changes no operation and no buffer."""
+        """As long as there is capacity for more classes, their arrival changes no operation and no buffer."""
         task = min(self.clock.number, 1), self.clock.first_row > 0
         return (*task, self.adam.moves, self.source.layout(), self.heads.layout())
 
-    def _make_room(self, samples: int) -> None:
+    def _reserve(self, samples: int) -> None:
         """Allocates buffers for the rows that a step may use, since a captured step cannot allocate."""
         o, source = self.options, self.source
         tables = {"keys": source.keys} if o.keys else {}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from prol.backbones.acceleration import fast
 from prol.backbones.blocks import Transformer
 from prol.engine.adam import Part
 from prol.engine.heads import TaskHeads, head_logits
@@ -31,7 +34,7 @@ class PromptedNetwork:
     """
 
     def __init__(self, state: State, backbone: Transformer, options: PROLOptions, random: torch.Generator) -> None:
-        self.backbone, self.options, self.fast = backbone, options, backbone.acceleration.fast
+        self.backbone, self.options, self.fast = backbone, options, partial(fast, backbone.acceleration)
         o, dtype = options, backbone.dtype
         self.working = backbone.fork("norms" if o.tune_norms else "none")
         shape = PromptShape(

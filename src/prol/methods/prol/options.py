@@ -30,7 +30,8 @@ class PROLOptions(StepOptions, TaskOptions):
     """Every option of PROL; names follow the paper where it has them."""
 
     preset: Preset = "paper"
-    """paper: the method as described; released: the published code with its faults; literal: the text to the letter."""
+    """Which configuration is the default: the method as described (paper), the published code with its faults
+    (released), or the text to the letter (literal)."""
     coefficients: str = "imagenet_r"
     """Data set whose coefficients to take; ImageNet-R's for any that the paper does not have."""
     ablation: Ablation | None = None
@@ -43,20 +44,20 @@ class PROLOptions(StepOptions, TaskOptions):
     norm_lr_factor: NotNegative = 0.0005
     """Rate of the backbone's LayerNorms from the second task on, as a share of lr."""
 
-    intra: float = 1.0
+    intra: NotNegative = 1.0
     """Weight of the cross entropy over the current task's classes."""
-    inter: float = 0.03
+    inter: NotNegative = 0.03
     """Weight of the cross entropy over all classes."""
-    sim: float = 1.0
+    sim: NotNegative = 1.0
     """Weight of the cosine of queries to their classes' keys."""
-    ort: float = 1.0
+    ort: NotNegative = 1.0
     """Weight of the orthogonality of new keys to old ones."""
-    gen: float = 0.1
+    gen: NotNegative = 0.1
     """Weight of the generalisation term, the distance of prompted features from the pre-trained ones."""
 
     hsu: bool = True
     """The hard-soft update: a constant rate until a task is roughly learnt, then a cosine schedule."""
-    threshold: float = 0.8
+    threshold: NotNegative = 0.8
     """Cross entropy of a chunk below which the update turns soft."""
     t_max: Count = 20
     """Soft steps in half a period of the cosine schedule."""
@@ -85,31 +86,31 @@ class PROLOptions(StepOptions, TaskOptions):
     generator_bias: bool = True
     """Whether the generator's convolutions have a bias."""
     layer_sum: bool = True
-    """Each prompted block gets its own prompt plus that of the block before."""
+    """Whether each prompted block gets its own prompt plus that of the block before."""
     query: Literal["class_feature", "class_token", "patch_embedding"] = "class_feature"
     """What of the untouched network is compared with keys and generates prompts."""
     prompt_selection: Literal["nearest", "label"] = "nearest"
-    """Which key's scalers a training sample takes; at test always the nearest."""
+    """Which key's scalers a training sample takes; a prediction always takes the nearest."""
     similarity_factor: Literal["per_sample", "released", "one", "zero"] = "per_sample"
     """What prompts are multiplied with: each query's cosine to its key, or as named."""
     detach_factor: bool = False
-    """Stops the gradient of the cross entropy to keys through the similarity factor."""
+    """Whether the gradient of the cross entropy to keys through the similarity factor is stopped."""
     train_rows: Literal["global", "local"] = "global"
-    """local: scaler rows in training are counted within the task, as the released code does."""
+    """How scaler rows are counted in training: among all classes, or within the task, as released (local)."""
 
     ort_raw: bool = False
-    """Orthogonality of keys as they are, not at length one."""
+    """Whether the orthogonality term takes keys as they are, instead of at length one."""
     ort_detach_old: bool = False
-    """Stops the gradient of the orthogonality term to old keys."""
+    """Whether the gradient of the orthogonality term to old keys is stopped."""
     gen_raw: bool = False
-    """The generalisation term on features as they are, not at length one."""
+    """Whether the generalisation term takes features as they are, instead of at length one."""
     gen_off_diagonal: bool = True
     """Whether the generalisation term also has products of different coordinates."""
 
     head: Literal["per_task", "growing"] = "per_task"
     """One LayerNorm + Linear per task with old ones frozen, or a single one that grows and is always trained."""
     thaw_heads: bool = False
-    """Also trains the heads of earlier tasks, instead of freezing them."""
+    """Whether the heads of earlier tasks are trained, too, instead of frozen."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

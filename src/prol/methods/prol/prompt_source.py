@@ -19,7 +19,7 @@ from prol.engine.similarity import cosine_pairs, cosine_to_all, inverse_length
 from prol.state import State
 from prol.tables import Table
 
-ROOM = 256
+CAPACITY = 256
 """Rows of classes before buffers double, which stops a stream on a GPU for seconds."""
 
 Factor = Literal["per_sample", "released", "one", "zero"]
@@ -59,7 +59,7 @@ class Chosen(NamedTuple):
 
 
 class KeyTable(NamedTuple):
-    """All keys `[room, D]`, what brings them to length one `[room, 1]`, and how many there are."""
+    """All keys `[capacity, D]`, what brings them to length one `[capacity, 1]`, and how many there are."""
 
     keys: Tensor
     inverse_lengths: Tensor
@@ -83,7 +83,7 @@ def nearest_keys_by_task(query: Tensor, table: KeyTable, first: Tensor, current:
 
 
 def _cosines(query: Tensor, table: KeyTable) -> Tensor:
-    """Cosine of every query to every key, `[B, room]`, -inf where there is no class."""
+    """Cosine of every query to every key, `[B, capacity]`, -inf where there is no class."""
     rows = torch.arange(len(table.keys), device=query.device)
     return cosine_to_all(query, table.keys, table.inverse_lengths).masked_fill(rows >= table.taken, -torch.inf)
 
@@ -177,12 +177,12 @@ class PromptSource:
             source.tensor("generator.weight", weight.to(device, dtype), kind="parameter"),
             source.tensor("generator.bias", bias[: len(bias) * shape.bias].to(device, dtype), kind="parameter"),
         )
-        by_class = partial(source.table, kind="parameter", dtype=dtype, combine="keep", room=ROOM)
+        by_class = partial(source.table, kind="parameter", dtype=dtype, combine="keep", capacity=CAPACITY)
         width, scaled = shape.width * shape.keys, (2, shape.length * shape.scalers)
         self.keys = by_class("keys", width, initial=lambda count: _uniform((count, width), 1.0, random))
         self.scaler = by_class("scaler", scaled, initial=lambda count: torch.ones(count, *scaled))
         self.shifter = by_class("shifter", scaled)
-        self._lengths = Table((1,), device, dtype, ROOM)  # inverse ones, of keys that are rarely moved
+        self._lengths = Table((1,), device, dtype, CAPACITY)  # inverse ones, of keys that are rarely moved
         self._count = torch.zeros((), dtype=torch.long, device=device)
         state.on_growth(self._follow_growth)
         state.on_load(self.renew_lengths)

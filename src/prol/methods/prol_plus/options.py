@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from prol.backbones.base import InputRange
-from prol.options import Count, Options, Positive, Whole
+from prol.options import Count, CropShare, Options, Positive, Whole
 
 PLANNED_CLASSES = 100
 """Classes that a budget is divided for."""
@@ -36,12 +36,13 @@ class PROLPlusOptions(Options):
     adapt_steps: Whole = 400
     """Chunks in which the normalisation layers are tuned, at most, and only until the first boundary; 0 for none."""
     adapt_lr: Positive = 0.002
-    """Largest learning rate: it rises to it over the first quarter of `adapt_steps`, and falls to zero by a cosine."""
+    """Largest learning rate of the tuning, to which it rises over a quarter of `adapt_steps` before it falls to zero by
+    a cosine."""
     drift_correction: bool = True
     """Whether statistics are moved along with the network while that is tuned."""
     input_range: InputRange = "backbone"
     """Values fed to the network: as the backbone was trained, plain [0, 1] (unit), or [-1, 1] (symmetric)."""
-    crop_pct: float | None = None
+    crop_pct: CropShare | None = None
     """Share of the shorter side that the evaluation crop covers; the backbone's own by default."""
 
 

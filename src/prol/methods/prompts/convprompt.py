@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.acceleration import upload
 from prol.backbones.base import Pixels
 from prol.backbones.blocks import Additions, Prefix, Transformer, require_vit
 from prol.engine.adam import Adam, Part
@@ -113,7 +112,7 @@ class ConvPrompt(GradientLearner):
             self.source.add_generators(self.options.scheduled(self.clock.number), self.random)
 
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        staged, rows = Remembered(self.staged(pixels)), upload(rows, self.backbone.device)
+        staged, rows = Remembered(self.staged(pixels)), self.backbone.upload(rows)
         self.step(staged, rows)
         if self.options.generators == "auto":
             self._look_at(self.rendered(*staged.made), rows)

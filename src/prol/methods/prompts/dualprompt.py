@@ -43,9 +43,10 @@ class DualPromptOptions(PromptOptions):
     pull: NotNegative = 1.0
     """Weight of the task key's cosine to the query."""
     init: Init = "wide"
-    """Fresh prefixes and keys: uniform in (-1, 1), or in (0, 0.01) (small)."""
+    """How prefixes and keys are initialised: uniformly in (-1, 1) (wide), or in (0, 0.01) (small)."""
     test_selection: Selection = "per_sample"
-    """batch_vote: all samples of a batch take the task that most of them chose, as published: it reveals that task."""
+    """How the task's prefix is selected for predictions; with batch_vote all samples of a batch take the task that most
+    of them chose, as published, which reveals that task."""
 
 
 class DualPrompt(GradientLearner):

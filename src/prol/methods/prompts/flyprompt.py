@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prol.backbones.acceleration import upload
 from prol.backbones.base import Pixels
 from prol.backbones.blocks import Prefix, Transformer, require_vit
 from prol.engine.adam import Adam, Part
@@ -49,7 +48,7 @@ class FlyPromptOptions(StepOptions):
     fast_decay: Share = 0.9
     """Share of the fast average of the head that stays at each step."""
     slow_decay: Share = 0.99
-    """The same for the slow average."""
+    """Share of the slow average of the head that stays at each step."""
     features: Count = 10_000
     """Random features of the router."""
     ridge: Positive = 1e4
@@ -128,7 +127,7 @@ class FlyPrompt(GradientLearner):
         for _ in range(self.options.steps):
             super().learn_pixels(pixels, rows)
         self.flush()  # sums are not copied: nothing may fail once they have changed
-        rows = upload(rows, self.backbone.device)
+        rows = self.backbone.upload(rows)
         self.router.add(expanded, torch.full_like(rows, self.prompts.count - 1))
         self.counts.add(rows, torch.ones_like(rows))
         self.samples += len(rows)

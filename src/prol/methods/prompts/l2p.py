@@ -33,13 +33,14 @@ class L2POptions(PromptOptions):
     pull: NotNegative = 0.1
     """Weight of the chosen keys' cosine to the query."""
     init: Init = "wide"
-    """Fresh prompts and keys: uniform in (-1, 1), or in (0, 0.01) (small)."""
+    """How prompts and keys are initialised: uniformly in (-1, 1) (wide), or in (0, 0.01) (small)."""
     prompt_position: Literal["class", "none"] = "class"
     """Whether prompt tokens get a copy of the class token's position."""
     train_selection: Selection = "per_sample"
-    """batch_vote: all samples of a batch take what most of them chose, as published settings do."""
+    """How prompts are selected in training; with batch_vote all samples of a batch take what most of them chose, as in
+    the published settings."""
     test_selection: Selection = "per_sample"
-    """The same for predictions, where it reveals the task of a batch."""
+    """How prompts are selected for predictions; batch_vote reveals the task of a batch."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from prol.classes import Tensors
 from prol.methods.replay.learner import Drawn, Losses, Payload, ReplayLearner, ReplayOptions, summed
 from prol.methods.replay.sample_memory import SampleMemory
 from prol.methods.replay.views import PARTIAL, apply_views, draw_views
+from prol.options import NotNegative
 from prol.state import State
 
 
@@ -21,14 +22,14 @@ from prol.state import State
 class DERPPOptions(ReplayOptions):
     """Options of DER++."""
 
-    alpha: float = 0.2
+    alpha: NotNegative = 0.2
     """Weight of the distance to stored logits."""
-    beta: float = 1.0
+    beta: NotNegative = 1.0
     """Weight of the memory's cross entropy."""
 
 
 class StoredLogits:
-    """Payload of a memory: logits `[capacity + 1, room]`, and how many classes were known when they were stored.
+    """Payload of a memory: logits `[capacity + 1, capacity]`, and how many classes were known when they were stored.
 
     Only columns of classes that are there are saved, and nothing while there are none.
     """
@@ -45,14 +46,14 @@ class StoredLogits:
         state.on_combine(self._combine_classes)
 
     def _fit(self) -> None:
-        """Room for logits of all classes."""
-        before, room = self._payload["logits"], 1
-        while room < self._state.classes:  # by doubling, so that it depends on the number of classes alone
-            room *= 2
+        """Capacity for logits of all classes."""
+        before, capacity = self._payload["logits"], 1
+        while capacity < self._state.classes:  # by doubling, so that it depends on the number of classes alone
+            capacity *= 2
         if not self._state.classes:
             self._payload["logits"] = before[:, :0]
         elif self._state.classes > before.shape[1]:
-            self._payload["logits"] = F.pad(before, (0, room - before.shape[1]))
+            self._payload["logits"] = F.pad(before, (0, capacity - before.shape[1]))
 
     def _read_logits(self) -> dict[str, Tensor]:
         classes = self._state.classes

@@ -20,7 +20,7 @@ from prol.state import State
 SOFTENING = 4.0
 """Temperature of both predictions that are to agree."""
 TEMPERATURE = 0.07
-"""Of the contrast."""
+"""Temperature of the contrast."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ESRM(ReplayLearner):
     """Chunk and memory, plain and as views, are to agree; unsure and sure, new and stored are contrasted.
 
     Of each sample the entropy of its prediction is stored, as the network in evaluation saw it before the step that it
-    came with, and anew whenever a task begins. The sample replaced is the surest of the class that would lose one.
+    came with, and again whenever a task begins. The sample replaced is the surest of the class that would lose one.
     """
 
     name: ClassVar[str] = "esrm"
@@ -81,7 +81,7 @@ class ESRM(ReplayLearner):
 
     @torch.no_grad()
     def _entropy(self, images: Tensor) -> Tensor:
-        """Of predictions for `[B, 3, S, S]` as evaluation makes them, `[B]`; running statistics stay."""
+        """The entropy `[B]` of predictions for `[B, 3, S, S]` in evaluation mode; running statistics stay."""
         return prediction_entropy(self.logits(self.features(images, "eval")))
 
     def planned(self, insertion: Insertion) -> Drawn:

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prol.backbones.acceleration import upload
 from prol.backbones.base import Pixels, Staged
 from prol.backbones.resnet import Norms, ResNet, require_resnet
 from prol.classes import Combine
@@ -161,7 +160,7 @@ class ReplayLearner(Learner):
         made_on = torch.cuda.current_stream(pixels[0].device) if pixels[0].is_cuda else None
         staged = partial(self.staged, pixels, drawn, made_on)
         try:
-            self.take_step(self.layout(), self.clock.steps, staged, upload(rows, self.backbone.device))
+            self.take_step(self.layout(), self.clock.steps, staged, self.backbone.upload(rows))
         except ValueError:
             self._reread()
             raise
@@ -194,7 +193,7 @@ class ReplayLearner(Learner):
         if made_on is not None:
             torch.cuda.current_stream(pixels[0].device).wait_stream(made_on)
         staged = b.stage(pixels, self.preprocessing)
-        return (*staged, *(upload(tensor, b.device) for tensor in drawn.values()))
+        return (*staged, *(b.upload(tensor) for tensor in drawn.values()))
 
     def look_ahead(self, *staged: Tensor) -> dict[str, Tensor]:
         """The chunk as bytes of the network's size, as the memory stores it, and what was drawn."""

@@ -45,7 +45,7 @@ class MOSEOptions(ReplayOptions):
     test: Literal["last", "all"] = "last"
     """Whether the last expert predicts, or all of them on average."""
     answer: Literal["means", "heads"] = "means"
-    """By the nearest mean of the memory's features, or by the heads."""
+    """What predicts: the nearest mean of the memory's features, or the heads."""
 
 
 class MOSE(ReplayLearner):
@@ -144,7 +144,7 @@ class MOSE(ReplayLearner):
         return alike.masked_fill(~known, -torch.inf)  # nothing is stored of it
 
     def _class_means(self) -> tuple[list[Tensor], Tensor]:
-        """Of the memory's features of unit length, `[C, D]` for each expert, and which classes it has, bool `[C]`."""
+        """Class means of the memory's unit features, `[C, D]` per expert, and which classes it has, bool `[C]`."""
         rows = self.memory.places.rows[: len(self.memory)].to(self.backbone.device)
         members = (rows == torch.arange(len(self.classes), device=rows.device).unsqueeze(1)).to(self.backbone.dtype)
         slots = torch.split(torch.arange(len(rows), device=rows.device), RECALLED_AT_ONCE)

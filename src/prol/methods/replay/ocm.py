@@ -144,6 +144,6 @@ class OCM(ReplayLearner):
         }
 
     def _old_contrast(self, seen: Seen, old: Tensor) -> Tensor:
-        """Of plain images as they are projected now, with the same as the old network projects them, `[R * N, d]`."""
+        """The contrast of plain images as projected now with `old`, the old network's projections `[R * N, d]`."""
         similarity = seen.projections[: len(old)] @ old.T
         return class_contrast(similarity, same_class(seen.pseudo), self.options.temperature)

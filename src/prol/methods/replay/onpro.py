@@ -26,7 +26,7 @@ from prol.state import State
 LEAST_DISTANCE = 1e-3
 """Means that coincide would make 1 / distance infinite."""
 UNKNOWN_DISTANCE = 2.0
-"""As far apart as unit vectors can be: what is not known is not close."""
+"""The largest distance of unit vectors: a class that is not known is not close."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class OnProOptions(ContrastOptions):
     prototype_temperature: Positive = 0.5
     """What similarities of class means are divided by."""
     close_pairs: Whole = 7
-    """Of the memory's images in a step, how many are mixtures of classes whose means are close; 0 for no mixtures."""
+    """How many of the memory's images in a step are mixtures of classes whose means are close; 0 for none."""
     close_beta: Annotated[float, Range(least=0.01, most=5)] = 0.4
-    """Their weights are drawn from Beta with this number twice."""
+    """Both parameters of the Beta distribution from which the weights of these mixtures are drawn."""
     mix_chance: Share = 0.2
-    """How often another image of the memory is mixed with one drawn anew."""
+    """How often another image of the memory is mixed with a newly drawn one."""
     mix_most: Share = 0.6
-    """Its weight is drawn evenly from 0 to this."""
+    """Largest weight of the other image in such a mixture; it is drawn uniformly from 0 to this."""
 
 
 class OnPro(ReplayLearner):
@@ -169,7 +169,7 @@ class OnPro(ReplayLearner):
         return loss, ((one + other).detach() / 2, there)
 
     def _store_means(self, means: Tensor, there: Tensor, valid: Tensor) -> None:
-        """Of classes that were in the draw; a step that is not valid moves none."""
+        """Stores the means of classes that were in the draw; a step that is not valid stores none."""
         self.means.rows.copy_(torch.where((there & valid).unsqueeze(1), means, self.means.rows))
 
 

@@ -190,7 +190,7 @@ class SampleMemory:
         return {"images": self.images[:-1], "rows": self.places.rows}
 
     def _load(self, saved: Mapping[str, Tensor]) -> None:
-        """In place: captured steps stay valid."""
+        """Loads in place: captured steps stay valid."""
         if len(saved["images"]) != self.capacity:
             raise ValueError(f"a memory of {len(saved['images'])} samples was saved, this one has {self.capacity}")
         if saved["images"].shape[1:] != self.images.shape[1:] or saved["rows"].shape != (self.capacity,):

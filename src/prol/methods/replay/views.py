@@ -47,7 +47,7 @@ LARGE_CROP_GREY = ViewKind(least_area=0.6, flip=0.0, grey=0.2)
 
 _ROWS, _COLUMNS, _MIRRORED, _JITTER, _JITTERED, _GREYED = slice(0, 2), slice(2, 4), 4, slice(5, 9), 9, 10
 NUMBERS = 11
-"""Of one view: start and length along rows and columns, mirrored, four factors, jittered, greyed."""
+"""Numbers of one view: start and length along rows and columns, mirrored, four factors, jittered, greyed."""
 
 
 def draw_views(kind: ViewKind, count: int, size: int, random: torch.Generator) -> Tensor:
@@ -196,7 +196,7 @@ class Mixture:
 
 
 def mixed_images(images: Tensor, others: Tensor, weights: Tensor) -> Tensor:
-    """Of `[N, 3, S, S]` twice."""
+    """Mixtures of images with others, both `[N, 3, S, S]`, by `weights` of the first."""
     share = weights.to(images).view(-1, 1, 1, 1)
     return images + share * (others - images)
 

@@ -1,12 +1,12 @@
 """Runs as one page to read, and its plots and tables as files."""
 
 from prol.report.page.document import counted, export, page_of, write_page
-from prol.report.page.search import Found, LeftOut, find_runs
+from prol.report.page.search import FoundRuns, LeftOut, find_runs
 from prol.report.page.sections import Section, sections_of
 from prol.report.table import printable
 
 __all__ = [
-    "Found",
+    "FoundRuns",
     "LeftOut",
     "Section",
     "counted",

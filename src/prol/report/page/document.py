@@ -39,7 +39,7 @@ MATRICES_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """One heading and the content below it; folded tables and plots open on a click."""
 
     key: str
@@ -53,7 +53,7 @@ class Part:
     """Whether its plots are smaller than others."""
 
 
-def parts_of(section: Section) -> list[Part]:
+def parts_of(section: Section) -> list[ReportPart]:
     """Everything in the files of a section's runs."""
     return [
         _comparison(section),
@@ -62,15 +62,15 @@ def parts_of(section: Section) -> list[Part]:
         _matrices(section),
         _memory(section),
         _speed(section),
-        Part(
+        ReportPart(
             "stream",
             "The stream",
             [stream_note(section.first)],
             [stream_plot(section.first)],
             folded_tables=[tables.tasks(section)],
         ),
-        Part("told", "Information given to each learner", tables=[tables.given(section)]),
-        Part(
+        ReportPart("told", "Information given to each learner", tables=[tables.given(section)]),
+        ReportPart(
             "settings",
             "Settings",
             [f"Note on the data: {printable(note)}" for note in section.first.config["dataset"].get("notes") or []],
@@ -80,18 +80,18 @@ def parts_of(section: Section) -> list[Part]:
     ]
 
 
-def _comparison(section: Section) -> Part:
+def _comparison(section: Section) -> ReportPart:
     notes = ["Bytes stored are those of parameters, statistics and samples together, besides the frozen backbone."]
     seeds = {seed for row in section.rows for seed in row.seeds}
     if any(set(row.seeds) != seeds for row in section.rows):
         notes.append("Not all methods ran with the same seeds: see the last column.")
     if any(row.side_by_side for row in section.rows):
         notes.append(RAN_BESIDE)
-    return Part("comparison", "Comparison", notes, tables=[tables.comparison(section)])
+    return ReportPart("comparison", "Comparison", notes, tables=[tables.comparison(section)])
 
 
-def _history(section: Section) -> Part:
-    return Part(
+def _history(section: Section) -> ReportPart:
+    return ReportPart(
         "history",
         "After each task",
         ["Bands are one sample deviation over seeds up and down; grey lines are the other methods."],
@@ -103,20 +103,22 @@ def _history(section: Section) -> Part:
     )
 
 
-def _anytime(section: Section) -> Part:
+def _anytime(section: Section) -> ReportPart:
     title, curves = "At any time", anytime_curves(section)
     if curves is None:
-        return Part("anytime", title, ["Left out: no run was evaluated between tasks (`prol run --points 20` does)."])
+        return ReportPart(
+            "anytime", title, ["Left out: no run was evaluated between tasks (`prol run --points 20` does)."]
+        )
     notes = ["Accuracy on the test images of all classes seen so far."]
     missing = len(section.rows) - len(curves.lines)
     if missing:
         notes.append(f"{missing} of {len(section.rows)} methods were not evaluated between tasks and are left out.")
-    return Part("anytime", title, notes, curves.plots())
+    return ReportPart("anytime", title, notes, curves.plots())
 
 
-def _matrices(section: Section) -> Part:
+def _matrices(section: Section) -> ReportPart:
     plots = matrix_plots(section)
-    return Part(
+    return ReportPart(
         "matrices",
         "Accuracy matrices",
         ["In %, mean over seeds: the test images of each task (down) after each task (across)."],
@@ -126,16 +128,16 @@ def _matrices(section: Section) -> Part:
     )
 
 
-def _memory(section: Section) -> Part:
+def _memory(section: Section) -> ReportPart:
     plot = memory_plot(section.rows, f"Final accuracy against bytes stored, {section.title}")
     notes = ["Besides the frozen backbone and the optimiser's moments. Bars are one sample deviation over seeds."]
-    return Part("memory", "Stored state", notes, [plot], folded_tables=[tables.memory(section)])
+    return ReportPart("memory", "Stored state", notes, [plot], folded_tables=[tables.memory(section)])
 
 
-def _speed(section: Section) -> Part:
+def _speed(section: Section) -> ReportPart:
     plot, table = speed_plot(section), tables.throughput(section)
     if plot is None or table is None:
-        return Part("speed", "Speed", ["Left out: no run has a timing.json."])
+        return ReportPart("speed", "Speed", ["Left out: no run has a timing.json."])
     notes = _timed_on(section)
     if any(row.side_by_side for row in section.rows):
         notes.append("Hatched: other runs were running at the same time, so that it says little.")
@@ -144,7 +146,7 @@ def _speed(section: Section) -> Part:
         notes.append(f"Left out, for they have no timing.json: {', '.join(missing)}.")
     if any(cell.text == "reused" for row in table.rows for cell in row):
         notes.append("Where features of test images were reused, the speed of testing was not measured.")
-    return Part("speed", "Speed", notes, [plot], folded_tables=[table])
+    return ReportPart("speed", "Speed", notes, [plot], folded_tables=[table])
 
 
 def _timed_on(section: Section) -> list[str]:

@@ -37,7 +37,7 @@ _HISTORIES: tuple[tuple[str, str, str, History], ...] = (
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One method: where it was measured, and the measure over the seeds."""
 
     name: str
@@ -53,7 +53,7 @@ class Curves:
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
 
     def plots(self) -> list[Plot]:
         """One for as many lines as there are distinguishable colours, all with the same axes."""
@@ -61,7 +61,7 @@ class Curves:
         groups = [self.lines[start : start + each] for start in range(0, len(self.lines), each)]
         return [self._plot(number, group, len(groups)) for number, group in enumerate(groups)]
 
-    def _plot(self, number: int, group: Sequence[Line], groups: int) -> Plot:
+    def _plot(self, number: int, group: Sequence[Curve], groups: int) -> Plot:
         of_several = f", {number + 1} of {groups}" if groups > 1 else ""
         ends = "; ".join(f"{line.name} {line.values[-1].mean:.1f}" for line in group if line.values)
         return Plot(
@@ -72,7 +72,7 @@ class Curves:
             height=2.95 + 0.17 * -(-len(group) // _legend_columns(group)),
         )
 
-    def _draw(self, figure: Any, group: Sequence[Line]) -> None:
+    def _draw(self, figure: Any, group: Sequence[Curve]) -> None:
         axes = figure.subplots()
         for line in self.lines:
             if line not in group:
@@ -93,7 +93,7 @@ class Curves:
         figure.legend(loc="outside lower center", ncols=_legend_columns(group), handlelength=3)
 
 
-def _legend_columns(group: Sequence[Line]) -> int:
+def _legend_columns(group: Sequence[Curve]) -> int:
     return 2 if max(len(line.name) for line in group) <= _LEGEND_WIDTH else 1
 
 
@@ -106,7 +106,7 @@ def history_curves(section: Section) -> list[Curves]:
             title,
             "after task",
             y_label,
-            [Line(row.name, tasks, history_of(section.runs_of[row.name], metric)) for row in section.rows],
+            [Curve(row.name, tasks, history_of(section.runs_of[row.name], metric)) for row in section.rows],
         )
         for name, title, y_label, metric in _HISTORIES
     ]
@@ -121,10 +121,10 @@ def anytime_curves(section: Section) -> Curves | None:
     return Curves("accuracy-at-any-time", "Accuracy at any time", "images seen", "accuracy, %", measured)
 
 
-def _anytime_line(name: str, runs: Sequence[RunFiles]) -> Line:
+def _anytime_line(name: str, runs: Sequence[RunFiles]) -> Curve:
     # A point is [images, classes, correct, total]; the seeds' points are at most one chunk apart.
     points = list(zip(*(run.result.get("points") or [] for run in runs), strict=False))
-    return Line(
+    return Curve(
         name,
         [fmean(point[0] for point in seeds) for seeds in points],
         [Spread.of([100.0 * point[2] / max(point[3], 1) for point in seeds]) for seeds in points],

@@ -19,14 +19,14 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRuns:
     """The runs in some folders, and what was left out."""
 
     runs: list[RunFiles]
     left_out: list[LeftOut]
 
 
-def find_runs(folders: Sequence[Path]) -> Found:
+def find_runs(folders: Sequence[Path]) -> FoundRuns:
     """Every run at or below the folders, each once; unfinished and damaged ones are named in `left_out`."""
     for folder in folders:
         require_folder(folder, "the folder of a run or one that holds runs")
@@ -47,7 +47,7 @@ def find_runs(folders: Sequence[Path]) -> Found:
             f"there is no finished run in {', '.join(map(str, folders))}{f' ({reasons})' if reasons else ''}: "
             "give the folder of a run or one that holds runs"
         )
-    return Found(runs, left_out)
+    return FoundRuns(runs, left_out)
 
 
 def _run_folders(given: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:

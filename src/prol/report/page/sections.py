@@ -19,7 +19,7 @@ from prol.report.comparison import (
     stream_differences,
     stream_settings,
 )
-from prol.report.page.search import Found, LeftOut
+from prol.report.page.search import FoundRuns, LeftOut
 from prol.report.table import printable
 from prol.runfiles import Content, RunFiles
 
@@ -44,7 +44,7 @@ def shown(value: Any) -> str:
 
 
 def canonical(value: Any) -> str:
-    """The same text for the same value."""
+    """A text that is the same for equal values."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
@@ -111,7 +111,7 @@ def unique(name: str, taken: Collection[str], form: str = "{} ({})") -> str:
 
 
 def _spelt(group: Sequence[RunFiles]) -> str | None:
-    """As on the command line, where that is recorded or a folder is called METHOD[-OPTION=VALUE,...]-seedN."""
+    """A method as on the command line, where that is recorded or a folder is called METHOD[-OPTION=VALUE,...]-seedN."""
     for run in group:
         if run.name_as_given is not None:
             return run.name_as_given
@@ -178,7 +178,7 @@ class Section:
         return self.runs_of[self.rows[0].name][0]
 
 
-def sections_of(found: Found) -> tuple[list[Section], list[LeftOut]]:
+def sections_of(found: FoundRuns) -> tuple[list[Section], list[LeftOut]]:
     """One section per stream in the order in which they were found; and the runs left out as duplicates."""
     duplicates: list[LeftOut] = []
     streams = [_without_duplicates(runs, duplicates) for runs in _by_stream(found.runs)]
@@ -257,7 +257,7 @@ def _plain_title(config: Content) -> str:
 
 
 def _unusual(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each of some settings, those values that most of them do not have."""
+    """For each of the settings, those values that most of them do not have."""
     names = sorted({name for one in settings for name in one})
     usual = {name: Counter(canonical(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
     texts = []

@@ -47,7 +47,7 @@ def comparison(section: Section) -> Table:
         f"l{'s' * len(measures)}rrrrr",
         "Best final accuracy first; in %, mean ± sample deviation over seeds",
         "comparison",
-        csv_columns=["method", *measures, "samples kept", "their bytes", "bytes kept", "images/s", "seeds"],
+        csv_columns=["method", *measures, "samples stored", "their bytes", "bytes stored", "images/s", "seeds"],
     )
 
 
@@ -76,7 +76,7 @@ def memory(section: Section) -> Table:
     ]
     titles = ["method", "parameters", "statistics", "samples", "all stored", "trained now"]
     caption = "Bytes stored during the last task, and how many parameters were trained then"
-    csv_columns = ["method", "parameters", "statistics", "samples", "all kept", "trained now"]
+    csv_columns = ["method", "parameters", "statistics", "samples", "all stored", "trained now"]
     return Table(titles, rows, caption=caption, name="memory", csv_columns=csv_columns)
 
 
@@ -134,7 +134,7 @@ def given(section: Section) -> Table:
     titles = ["method", *_GIVEN.values(), "passes over the data"]
     kinds = "l" * len(titles) + "r"
     caption = "Information given to each learner besides images and labels"
-    csv_columns = [*titles, "samples kept"]
+    csv_columns = [*titles, "samples stored"]
     return Table([*titles, "samples stored"], rows, kinds, caption, "told", csv_columns)
 
 

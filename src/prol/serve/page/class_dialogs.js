@@ -29,7 +29,7 @@ export function openRemoving(chosen, count) {
   at("remove-title").textContent = `Remove ${quoted(label)}?`;
   const learnt = count === null ? "its images" : `its ${images(count)}`;
   at("remove-note").textContent =
-    `What was learnt from ${learnt} is erased. This cannot be undone; only teaching it anew brings it back. ` +
+    `What was learnt from ${learnt} is erased. This cannot be undone; only teaching it again brings it back. ` +
     "A report of what was erased and what remains follows.";
   at("remove-report").hidden = true;
   at("remove-yes").hidden = false;

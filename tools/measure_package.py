@@ -1,6 +1,6 @@
-"""How large the house is, and how many modules somebody has to read to understand a method.
+"""How large the package is, and how many modules a reader of a method has to read.
 
-    python tools/measure_house.py [SRC]
+    python tools/measure_package.py [SRC]
 
 The import closure counts every module of the package that a module imports, directly or not, also inside functions and
 under TYPE_CHECKING; importing from a package counts its `__init__` and what that imports.

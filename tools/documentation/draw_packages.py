@@ -1,4 +1,4 @@
-"""The house: its rooms on three floors, and the way of an image from its file to a prediction."""
+"""The packages of prol in layers, and the way of an image from its file to a prediction."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STEPS = (
 )
 
 
-def house() -> Drawing:
-    d = Drawing(1120, 800, "The house of prol: the way of an image from its file to a prediction")
+def packages() -> Drawing:
+    d = Drawing(1120, 800, "The packages of prol, and the way of an image from its file to a prediction")
     _walls(d)
     _upper_floors(d)
     _ground_floor(d)
@@ -41,7 +41,7 @@ def _walls(d: Drawing) -> None:
 
 
 def _upper_floors(d: Drawing) -> None:
-    rooms = (
+    above = (
         ("serve", "HTTP, page"),
         ("integrations", "scikit-learn, river, ONNX, hubs"),
         ("paper", "prol reproduce"),
@@ -49,7 +49,7 @@ def _upper_floors(d: Drawing) -> None:
     )
     widths = (150, 262, 240, 152)
     x = LEFT + 20.0
-    for (name, what), width in zip(rooms, widths, strict=True):
+    for (name, what), width in zip(above, widths, strict=True):
         d.box(x, 158, width, 66, [name, what], "plain", size=14)
         x += width + 12
     d.box(LEFT + 20, 270, 190, 62, ["testing", "check_learner, audit"], "plain", size=14)

@@ -1,4 +1,4 @@
-"""Answers from scores: the same labels as argmax, probabilities that add up."""
+"""Predictions from scores: the same labels as argmax, probabilities that add up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prol.answers import Classification, ranked
+from prol.prediction import Classification
+from prol.ranking import ranked
 
 SCORES = st.integers(1, 6).flatmap(
     lambda classes: st.lists(
@@ -23,29 +24,29 @@ SCORES = st.integers(1, 6).flatmap(
 
 
 @given(SCORES, st.integers(1, 8))
-def test_answers_are_ranked_by_score_and_their_probabilities_add_up(rows: list[list[float]], top: int) -> None:
+def test_predictions_are_ranked_by_score_and_their_probabilities_add_up(rows: list[list[float]], top: int) -> None:
     scores = torch.tensor(rows, dtype=torch.float32)
     classes = [f"class {number}" for number in range(scores.shape[1])]
-    for row, all_answers, answers in zip(
+    for row, every, found in zip(
         scores, ranked(scores, classes, len(classes)), ranked(scores, classes, top), strict=True
     ):
         known = [value for value in row.tolist() if value != -torch.inf]
-        assert [answer.score for answer in all_answers] == sorted(known, reverse=True)
-        assert answers == all_answers[:top]
+        assert [one.score for one in every] == sorted(known, reverse=True)
+        assert found == every[:top]
         if known:
-            assert answers[0].label == classes[row.tolist().index(max(known))]
-            assert sum(answer.probability for answer in all_answers) == pytest.approx(1)
+            assert found[0].label == classes[row.tolist().index(max(known))]
+            assert sum(one.probability for one in every) == pytest.approx(1)
 
 
 def test_number_and_text_labels_stay_what_they_are() -> None:
-    assert [answer.label for answer in ranked(torch.tensor([[0.0, 1.0]]), [1, "1"], 2)[0]] == ["1", 1]
+    assert [one.label for one in ranked(torch.tensor([[0.0, 1.0]]), [1, "1"], 2)[0]] == ["1", 1]
 
 
 @pytest.mark.parametrize(
     ("scores", "top", "words"),
     [([[0.0]], 0, "top must be"), ([[0.0, 1.0]], 1, "is inconsistent"), ([[torch.nan]], 1, "not finite")],
 )
-def test_scores_that_are_no_answer_are_refused(scores: list[list[float]], top: int, words: str) -> None:
+def test_scores_that_are_no_prediction_are_refused(scores: list[list[float]], top: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ranked(torch.tensor(scores), ["cat"], top)
 
