@@ -154,8 +154,9 @@ RECORD = """
     const sent = window.fetch;
     [window.requested, window.ages] = [[], []];
     window.fetch = (path, options) => {
-        const images = options?.body instanceof FormData ? options.body.getAll("images").length : 0;
-        window.requested.push([path.split("?")[0], images]);
+        const {body} = options ?? {};
+        const sized = body instanceof FormData ? body.getAll("images") : JSON.parse(body ?? "{}").ids ?? [];
+        window.requested.push([path.split("?")[0], sized.length]);
         return sent(path, options);
     };
     const note = () => document.querySelectorAll("[data-part=age]").forEach((age) => window.ages.push(age.textContent));
@@ -180,11 +181,12 @@ def test_predictions_follow_what_was_learnt_since_in_small_batches(page: WebDriv
         eventually(lambda: best_labels(page) == ["gold"] * 10)
         until(lambda: set(texts(page, "[data-part=age]")) == {""}, "all are of the newest version")
         assert "updating …" in page.execute_script("return window.ages")
-        renewed = requests_of(page, "predict")[first:]
+        renewed = requests_of(page, "predict/again")
         assert max(renewed) <= 8
+        assert len(requests_of(page, "predict")) == first, "no image is sent twice"
         polls = len(requests_of(page, "status"))
         until(lambda: len(requests_of(page, "status")) >= polls + 2, "the status is polled again")
-        assert requests_of(page, "predict")[first:] == renewed, "nothing is predicted again without a newer version"
+        assert requests_of(page, "predict/again") == renewed, "nothing is predicted again without a newer version"
         for name in ("gold", "purple"):
             assert client.delete(f"/classes/{name}").status_code == 200
 

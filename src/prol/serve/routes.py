@@ -16,11 +16,13 @@ from prol.serve.monitoring import METRICS_TYPE, metrics, status
 from prol.serve.schemas import (
     MAX_LENGTH,
     Classes,
+    IdsBody,
     Labelled,
     LateLabelsBody,
     Learnt,
     MergeBody,
     Predicted,
+    PredictedAgain,
     Removed,
     RenameBody,
     Renamed,
@@ -95,6 +97,19 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         return await lifecycle.service.predict(await request.body(), request.headers.get("content-type"), top)
 
     @router.post(
+        "/predict/again",
+        response_model=PredictedAgain,
+        responses=errors(401, 415),
+        openapi_extra=json_body(IdsBody),
+        dependencies=read,
+    )
+    async def predict_again(request: Request, top: Annotated[int, Query(ge=1, le=100)] = 5) -> Result:
+        """Predicts images that were predicted before once more, under the same ids, without their being sent again."""
+        ids = (await read_json(request, IdsBody)).ids
+        _require_distinct(ids, limits)
+        return await lifecycle.service.predict_again(ids, top)
+
+    @router.post(
         "/labels",
         response_model=Labelled,
         responses=errors(401, 404, 409, 415, 507),
@@ -104,12 +119,8 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
     async def late_labels(request: Request, key: IdempotencyKey = None) -> Result:
         """Learns images that were predicted before, now that their labels are known."""
         given = (await read_json(request, LateLabelsBody)).labels
-        if len(given) > limits.images:
-            message = f"{len(given)} labels in one request: send at most {limits.images}."
-            raise RequestError(422, "too_many_images", message)
         ids = [one.id for one in given]
-        if len(set(ids)) < len(ids):
-            raise RequestError(422, "repeated_id", "An id occurs twice: each image has one label.")
+        _require_distinct(ids, limits)
         return await lifecycle.service.late_labels(ids, [checked_label(one.label) for one in given], key)
 
     @router.post("/undo", response_model=Undone, responses=errors(401, 409, 507), dependencies=write)
@@ -118,6 +129,14 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         return await lifecycle.service.undo(key)
 
     return router
+
+
+def _require_distinct(ids: list[str], limits: Limits) -> None:
+    if len(ids) > limits.images:
+        message = f"{len(ids)} ids in one request: send at most {limits.images}."
+        raise RequestError(422, "too_many_images", message)
+    if len(set(ids)) < len(ids):
+        raise RequestError(422, "repeated_id", "An id occurs twice: name each image once.")
 
 
 def export_routes(lifecycle: Lifecycle, read: list[Any]) -> APIRouter:
