@@ -221,6 +221,8 @@ class Opened:
     learner: Learner
     records: Records
     version: int
+    backbone: str | None = None
+    """Where the weights of the backbone are, if not where the saved learner says."""
 
 
 def open_service(store: Store, options: ServeOptions, warn: Callable[[str], None]) -> Opened:
@@ -271,14 +273,15 @@ def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions) 
     method = registry.registered_method(recovered.description["method"])
     backbone = open_saved_backbone(recovered.description, folder, options.backbone, device=options.device)
     learner = restored(method, backbone, recovered.description, recovered.state, folder)
-    return Opened(learner, records, recovered.version)
+    return Opened(learner, records, recovered.version, options.backbone)
 
 
 def _from_artifact(folder: Path, options: ServeOptions) -> Opened:
     _require_no_new_options(folder, options)
     learner, meta = load(folder, options.backbone, device=options.device), read_meta(folder)
     images = (meta.get("seen") or {}).get("images")
-    return Opened(learner, Records(images_learnt=images or 0, artifact=[meta["model_sha256"]]), 0)
+    records = Records(images_learnt=images or 0, artifact=[meta["model_sha256"]])
+    return Opened(learner, records, 0, options.backbone)
 
 
 def _new(store: Store, options: ServeOptions) -> Opened:
