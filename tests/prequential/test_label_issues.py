@@ -147,7 +147,7 @@ def test_damaged_records_are_refused(name: str, value: Any, tmp_path: Path) -> N
     values = meta["method_state"]["prequential"] if "method_state" in meta else _values(meta)
     values[name] = value
     file.write_text(json.dumps(meta))
-    with pytest.raises(ValueError, match="prequential|ids recorded"):
+    with pytest.raises(ValueError, match=r"prequential|ids recorded"):
         prol.load(tmp_path / "learner", learner.backbone)
 
 
