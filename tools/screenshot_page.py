@@ -1,4 +1,4 @@
-"""Takes the picture of the service's page that the README shows.
+"""Takes the picture of the service's page that docs/service.md shows.
 
     PYTHONPATH=src:tests python tools/screenshot_page.py --out docs/page.png
 
@@ -26,7 +26,7 @@ from prol.data.builtin import glyphs
 from serve.page_browser import browser, hand_over, until
 from serve.running import Nursery, running
 
-KNOWN, NEW = "AEKMRSTWX48", "Q"
+KNOWN, NEW = "AEKMRSTWX48", "Z"
 LESSONS, CHUNK = 14, 10
 Pictures = list[tuple[str, bytes]]
 """Names of characters and images of them as PNG files."""
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Takes a picture of the service's page.")
     parser.add_argument("--out", type=Path, default=Path("docs/page.png"))
     parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=1120)
+    parser.add_argument("--height", type=int, default=1260)
     parser.add_argument("--dark", action="store_true")
     given = parser.parse_args()
     lessons = pictures_of(KNOWN, "train", each=LESSONS)[: LESSONS * CHUNK]

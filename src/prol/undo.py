@@ -87,6 +87,11 @@ class UndoRecord:
             self.forget(NO_CHUNK)
 
     @property
+    def has_chunk(self) -> bool:
+        """Whether there is a chunk to undo."""
+        return self._last is not None
+
+    @property
     def bytes(self) -> int:
         """Memory that the record takes now."""
         return Amount.of(*self.tensors().values()).bytes

@@ -25,6 +25,8 @@ MISSING_BROWSER = (
     "install them with `apt install chromium chromium-driver`"
 )
 WAIT_SECONDS = 60.0
+OTHER_HOST = "prol.test"
+"""A name of this machine that browsers take for another one."""
 
 Found = TypeVar("Found")
 
@@ -47,11 +49,15 @@ def browser(
         "--disable-dev-shm-usage",
         "--disable-background-networking",
         "--hide-scrollbars",
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1",
         f"--user-data-dir={profile}",
         f"--window-size={size[0]},{size[1]}",
         f"--force-device-scale-factor={pixel_ratio}",
     ):
         options.add_argument(flag)
+    options.accept_insecure_certs = True
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(executable_path=str(CHROMEDRIVER)))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,10 +31,10 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Serving:
     """A server in a thread, whose learner is still loading."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, tls: ssl.SSLContext | None = None) -> None:
         self.activity, self.listening = Activity(), listen("127.0.0.1", 0)
         app = create_app(Lifecycle(), limits, Tokens(), self.activity, MemoryBudget(limits.memory_bytes))
-        protocol = guarded_protocol(limits, self.activity)
+        protocol = guarded_protocol(limits, self.activity, tls)
         config = uvicorn.Config(app, http=protocol, log_config=None, access_log=False, lifespan="off")
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listening]})
@@ -41,17 +42,18 @@ class Serving:
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         return socket.create_connection(self.listening.getsockname(), 30, source_address=(source, 0))
 
-    def admits(self) -> bool:
-        with self.connect() as connection:
+    def admits(self, tls: ssl.SSLContext | None = None) -> bool:
+        with self.connect() as plain:
             try:
-                return healthy(connection)
+                with plain if tls is None else tls.wrap_socket(plain, server_hostname="localhost") as connection:
+                    return healthy(connection)
             except (OSError, HTTPException):  # it was refused before it had sent anything
                 return False
 
 
 @contextmanager
-def serving(**limits: float) -> Iterator[Serving]:
-    here = Serving(Limits(**limits))
+def serving(tls: ssl.SSLContext | None = None, **limits: float) -> Iterator[Serving]:
+    here = Serving(Limits(**limits), tls)
     here.thread.start()
     try:
         eventually(lambda: here.server.started)

@@ -107,8 +107,26 @@ def test_late_labels_are_learnt_once_and_count_correct_predictions(client: httpx
     assert after["recent"][-1] == {"images": 2, "accuracy": 0.5}
 
 
+def test_an_image_is_predicted_again_by_its_id_and_counts_as_it_was_predicted_last(client: httpx.Client) -> None:
+    [before] = predict(client, picture(31))["predictions"]
+    learnt = learn(client, [picture(31)], ["raven"]).json()
+    eventually(lambda: predict(client, picture(0))["version"] >= learnt["version"])
+    asked = {"ids": [before["id"], "nobody"]}
+    again = client.post("/predict/again", json=asked, params={"top": 1}).json()
+    assert (again["version"], again["unknown_ids"]) == (learnt["version"], ["nobody"])
+    [one] = again["predictions"]
+    assert (one["id"], [best["label"] for best in one["labels"]]) == (before["id"], ["raven"])
+    late = client.post("/labels", json={"labels": [{"id": one["id"], "label": "raven"}]}).json()
+    assert (late["learnt"], late["correct"]) == (1, 1)
+    gone = client.post("/predict/again", json=asked).json()
+    assert (gone["predictions"], gone["unknown_ids"]) == ([], asked["ids"])
+    assert error(client.post("/predict/again", json={"ids": ["a", "a"]})) == (422, "repeated_id")
+    assert error(client.post("/predict/again", json={"ids": list("abcde")})) == (422, "too_many_images")
+
+
 def test_status_holds_what_the_page_shows(client: httpx.Client) -> None:
     learn(client, [picture(1)], ["status"])
+    predict(client, picture(1), picture(2))
     predict(client, picture(1))
     error(client.post("/learn"))
     found = client.get("/status").json()
@@ -125,6 +143,7 @@ def test_status_holds_what_the_page_shows(client: httpx.Client) -> None:
     assert found["limits"]["images"] == 4
     kinds = [event["kind"] for event in found["events"]]
     assert kinds[:3] == ["refused", "predicted", "learnt"]
+    assert found["events"][1]["text"] == "3 images", "predictions in a row are one event"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["events"][0]["time"])
 
 
@@ -158,12 +177,15 @@ def test_openapi_lists_all_routes(client: httpx.Client) -> None:
     assert named == {
         ("post", "/learn"),
         ("post", "/predict"),
+        ("post", "/predict/again"),
         ("post", "/labels"),
         ("get", "/classes"),
         ("delete", "/classes/{name}"),
         ("patch", "/classes/{name}"),
         ("post", "/classes/{name}/merge"),
         ("post", "/undo"),
+        ("get", "/export"),
+        ("get", "/onnx"),
         ("get", "/status"),
         ("get", "/metrics"),
         ("get", "/healthz"),

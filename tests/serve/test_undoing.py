@@ -39,6 +39,7 @@ def test_the_last_chunk_is_undone_once(client: httpx.Client) -> None:
     assert learn(client, [picture(1)], ["cat"]).status_code == 200
     before = learnt(client)
     assert learn(client, [picture(2), picture(3)], ["cat", "dog"], key="chunk").status_code == 200
+    assert client.get("/status").json()["undo_images"] == 2
     answer = undo(client, "first")
     assert answer.status_code == 200, answer.text
     version = client.get("/classes").json()["version"]
@@ -49,6 +50,7 @@ def test_the_last_chunk_is_undone_once(client: httpx.Client) -> None:
     assert error(undo(client, "chunk")) == (409, "key_reused")
     assert learn(client, [picture(2), picture(3)], ["cat", "dog"], key="chunk").json()["repeated"] is True
     assert counts(client) == {"cat": 1}
+    assert client.get("/status").json()["undo_images"] == 0
     assert learn(client, [picture(2)], ["owl"]).json()["classes"] == 2
     events = client.get("/status").json()["events"]
     assert [one["text"] for one in events if one["kind"] == "undone"] == ["2 images"]
@@ -63,6 +65,19 @@ def test_late_labels_are_undone_with_their_counts(client: httpx.Client) -> None:
     assert undo(client).json()["undone"] == 1
     assert client.get("/status").json()["prequential"] == before
     assert "gnu" not in counts(client)
+
+
+def test_images_that_came_before_anything_was_known_are_not_counted_as_wrong(
+    nursery: Nursery, small_vit: str, tmp_path: Path
+) -> None:
+    flags = ("--method", "ncm", "--backbone", small_vit)
+    with running(nursery, tmp_path / "model", *flags) as server, server.client() as client:
+        [early] = predict(client, picture(1))["predictions"]
+        assert early["labels"] == []
+        answer = client.post("/labels", json={"labels": [{"id": early["id"], "label": "cat"}]}).json()
+        assert (answer["learnt"], answer["correct"]) == (1, 0)
+        assert client.get("/status").json()["prequential"] == {"answered": 0, "correct": 0, "recent": []}
+        eventually(lambda: client.get("/status").json()["snapshot_version"] == answer["version"])
 
 
 def test_a_change_of_classes_leaves_nothing_to_undo(client: httpx.Client) -> None:

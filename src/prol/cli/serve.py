@@ -49,6 +49,12 @@ def serve(
         Path | None,
         typer.Option(help="A file with the write token. By default PROL_WRITE_TOKEN.", rich_help_panel=_WHO),
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file with a certificate and its chain: HTTPS.", rich_help_panel=_WHO)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="PEM file with the key of the certificate.", rich_help_panel=_WHO)
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="A name that `prol methods` lists. By default prol_plus.", rich_help_panel=_NEW)
     ] = None,
@@ -84,6 +90,7 @@ def serve(
     from prol.options import parse_pairs
     from prol.serve.security import Tokens, read_token
     from prol.serve.settings import Limits, ServeOptions
+    from prol.serve.tls import tls_context
 
     a.set_threads(threads)
     chosen = asdict(limits)
@@ -92,4 +99,7 @@ def serve(
     network = backbone if image_size is None else a.sized(backbone or "auto", image_size)
     options = ServeOptions(method, network, parse_pairs(option or []), seed, device, checkpoints, journal)
     tokens = Tokens.of(read_token(read_token_file, "PROL_READ_TOKEN"), read_token(write_token_file, "PROL_WRITE_TOKEN"))
-    run(folder, options, Limits(**chosen), tokens, host, port)
+    if (tls_cert is None) != (tls_key is None):
+        raise ValueError("--tls-cert and --tls-key belong together: give both")
+    tls = None if tls_cert is None or tls_key is None else tls_context(tls_cert, tls_key)
+    run(folder, options, Limits(**chosen), tokens, host, port, tls)

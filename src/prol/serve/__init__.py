@@ -13,5 +13,6 @@ The path of a `POST /learn` request through the modules:
    last commit and the client gets an error.
 
 `POST /predict` takes steps 1 to 3, then uses the current snapshot (`snapshots`); `pending` holds the images in memory
-until a label arrives. `monitoring` counts what happens, for the page and for Prometheus.
+until a label arrives. `exports` makes downloads of the last committed state. `monitoring` counts what happens, for the
+page and for Prometheus. `connections` limits connections, and `tls` encrypts them.
 """

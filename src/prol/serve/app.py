@@ -17,7 +17,7 @@ from prol import __version__
 from prol.serve.errors import RequestError
 from prol.serve.middleware import Admission
 from prol.serve.monitoring import Activity
-from prol.serve.routes import class_routes, learning_routes, page_routes, status_routes
+from prol.serve.routes import class_routes, export_routes, learning_routes, page_routes, status_routes
 from prol.serve.security import AccessControl, RateLimiter, Tokens
 from prol.serve.service import Lifecycle
 from prol.serve.settings import Limits
@@ -51,6 +51,7 @@ def create_app(
         learning_routes(lifecycle, limits, read, write),
         class_routes(lifecycle, read, write),
         status_routes(lifecycle, read),
+        export_routes(lifecycle, read),
         page_routes(),
     ]
     for router in routers:

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from prol.serve.errors import RequestError
 from prol.serve.monitoring import Activity
 from prol.serve.settings import Limits
+from prol.serve.tls import behind_tls
 
 SPARE_FILES = 64
 """Open files that are needed for other things than connections."""
@@ -68,8 +70,8 @@ def affordable(connections: int) -> int:
     return connections if limit == resource.RLIM_INFINITY else max(1, min(connections, limit - SPARE_FILES))
 
 
-def guarded_protocol(limits: Limits, activity: Activity) -> type[H11Protocol]:
-    """uvicorn's protocol with limits on connections and on the time that headers take."""
+def guarded_protocol(limits: Limits, activity: Activity, tls: ssl.SSLContext | None = None) -> type[asyncio.Protocol]:
+    """uvicorn's protocol with limits on connections and on the time that headers take, and handshakes before them."""
     connections = Connections(affordable(limits.connections), limits.connections_per_address)
 
     class Guarded(H11Protocol):
@@ -127,7 +129,13 @@ def guarded_protocol(limits: Limits, activity: Activity) -> type[H11Protocol]:
             self.transport.write(f"{start}{''.join(lines)}\r\n".encode() + body)
             self.transport.close()
 
-    return Guarded
+    def admit(address: str) -> bool:
+        refused = connections.add(address)
+        if refused is not None:
+            activity.count_refusal(refused.code)
+        return refused is None
+
+    return Guarded if tls is None else behind_tls(Guarded, tls, limits.header_seconds, admit, connections.remove)
 
 
 class BoundedLog(logging.Filter):

@@ -129,8 +129,11 @@ class LateLabels(Job):
         labels = [self.labels[position] for position in found]
         context.learn(decode_images([one.data for one in images], self._limits, self._memory), labels)
         self.images, self._learnt = len(found), labels
-        correct = sum(one.predicted == label for one, label in zip(images, labels, strict=True))
-        context.records.count_labelled(self.images, correct)
+        # Without any class there was no prediction that could be right or wrong.
+        pairs = zip(images, labels, strict=True)
+        predicted = [one.predicted == label for one, label in pairs if one.predicted is not None]
+        correct = sum(predicted)
+        context.records.count_labelled(len(predicted), correct)
         # Positions suffice to remember unknown ids: a repeated request has the same ids.
         unknown = sorted(set(range(len(self.ids))) - set(found))
         return {"learnt": self.images, "repeated": False, "correct": correct, "unknown": unknown}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from prol.serve.service import Service
 
-Kind = Literal["learnt", "predicted", "labelled", "renamed", "removed", "merged", "undone", "refused"]
+Kind = Literal["learnt", "predicted", "labelled", "renamed", "removed", "merged", "undone", "exported", "refused"]
 Samples = Iterable[tuple[Mapping[str, str], float]]
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -66,12 +66,24 @@ class Activity:
         self.commits = self.failed_commits = self.failed_snapshots = 0
         self.commit_seconds = 0.0
         self._events: deque[dict[str, str]] = deque(maxlen=MAX_EVENTS)
+        self._predicted_in_row = 0
         self._lock = threading.Lock()
 
     def add_event(self, kind: Kind, text: str) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with self._lock:
-            self._events.appendleft({"time": now, "kind": kind, "text": text})
+            self._events.appendleft(_event(kind, text))
+
+    def add_predicted(self, images: int) -> None:
+        """One event for predictions that follow each other: a page repeats its own after each update."""
+        self.predicted.add(images)
+        with self._lock:
+            if self._events and self._events[0]["kind"] == "predicted":
+                self._events.popleft()
+            else:
+                self._predicted_in_row = 0
+            self._predicted_in_row += images
+            plural = "" if self._predicted_in_row == 1 else "s"
+            self._events.appendleft(_event("predicted", f"{self._predicted_in_row} image{plural}"))
 
     def count_refusal(self, code: str) -> None:
         with self._lock:
@@ -93,6 +105,11 @@ class Activity:
             return list(self._events)
 
 
+def _event(kind: Kind, text: str) -> dict[str, str]:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"time": now, "kind": kind, "text": text}
+
+
 def status(service: Service) -> dict[str, Any]:
     """Everything the page shows."""
     committed, activity = service.writer.committed, service.activity
@@ -102,6 +119,8 @@ def status(service: Service) -> dict[str, Any]:
         "method": service.method,
         "backbone": service.backbone,
         "version": committed.version,
+        "snapshot_version": service.writer.publisher.current.version,
+        "undo_images": committed.undo_images,
         "classes": len(committed.classes),
         "images_learnt": records.images_learnt,
         "prequential": {

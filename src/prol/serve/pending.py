@@ -50,6 +50,20 @@ class Pending:
             self._drop_expired()
             return {name: self._drop(name) for name in ids if name in self._images}
 
+    def look(self, ids: Sequence[str]) -> dict[str, PendingImage]:
+        """Those that are still there; they stay, no longer than before."""
+        with self._lock:
+            self._drop_expired()
+            return {name: self._images[name][1] for name in ids if name in self._images}
+
+    def predicted(self, labels: dict[str, Label | None]) -> None:
+        """Images have another prediction now, as far as they are still there."""
+        with self._lock:
+            for name, label in labels.items():
+                if name in self._images:
+                    deadline, image = self._images[name]
+                    self._images[name] = deadline, replace(image, predicted=label)
+
     def give_back(self, claimed: dict[str, tuple[float, PendingImage]]) -> None:
         """Puts claimed images back, with the deadlines they had."""
         with self._lock:

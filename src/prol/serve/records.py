@@ -78,6 +78,8 @@ class Records:
             del self.answers[next(iter(self.answers))]
 
     def count_labelled(self, images: int, correct: int) -> None:
+        if not images:
+            return
         self.answered += images
         self.correct += correct
         self.recent = [*self.recent, (images, correct)][-MAX_RECENT:]

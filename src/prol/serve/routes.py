@@ -6,20 +6,23 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from prol.serve.errors import RequestError
+from prol.serve.exports import Form
 from prol.serve.jobs import Merge, Remove, Rename
 from prol.serve.monitoring import METRICS_TYPE, metrics, status
 from prol.serve.schemas import (
     MAX_LENGTH,
     Classes,
+    IdsBody,
     Labelled,
     LateLabelsBody,
     Learnt,
     MergeBody,
     Predicted,
+    PredictedAgain,
     Removed,
     RenameBody,
     Renamed,
@@ -41,6 +44,7 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
+_DOWNLOADS: dict[Form, str] = {"zip": "application/zip", "onnx": "application/octet-stream"}
 
 
 class _AnyText(StringConvertor):
@@ -93,6 +97,19 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         return await lifecycle.service.predict(await request.body(), request.headers.get("content-type"), top)
 
     @router.post(
+        "/predict/again",
+        response_model=PredictedAgain,
+        responses=errors(401, 415),
+        openapi_extra=json_body(IdsBody),
+        dependencies=read,
+    )
+    async def predict_again(request: Request, top: Annotated[int, Query(ge=1, le=100)] = 5) -> Result:
+        """Predicts images that were predicted before once more, under the same ids, without their being sent again."""
+        ids = (await read_json(request, IdsBody)).ids
+        _require_distinct(ids, limits)
+        return await lifecycle.service.predict_again(ids, top)
+
+    @router.post(
         "/labels",
         response_model=Labelled,
         responses=errors(401, 404, 409, 415, 507),
@@ -102,12 +119,8 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
     async def late_labels(request: Request, key: IdempotencyKey = None) -> Result:
         """Learns images that were predicted before, now that their labels are known."""
         given = (await read_json(request, LateLabelsBody)).labels
-        if len(given) > limits.images:
-            message = f"{len(given)} labels in one request: send at most {limits.images}."
-            raise RequestError(422, "too_many_images", message)
         ids = [one.id for one in given]
-        if len(set(ids)) < len(ids):
-            raise RequestError(422, "repeated_id", "An id occurs twice: each image has one label.")
+        _require_distinct(ids, limits)
         return await lifecycle.service.late_labels(ids, [checked_label(one.label) for one in given], key)
 
     @router.post("/undo", response_model=Undone, responses=errors(401, 409, 507), dependencies=write)
@@ -116,6 +129,41 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         return await lifecycle.service.undo(key)
 
     return router
+
+
+def _require_distinct(ids: list[str], limits: Limits) -> None:
+    if len(ids) > limits.images:
+        message = f"{len(ids)} ids in one request: send at most {limits.images}."
+        raise RequestError(422, "too_many_images", message)
+    if len(set(ids)) < len(ids):
+        raise RequestError(422, "repeated_id", "An id occurs twice: name each image once.")
+
+
+def export_routes(lifecycle: Lifecycle, read: list[Any]) -> APIRouter:
+    """The learner as a file."""
+    router = APIRouter()
+
+    async def download(form: Form) -> StreamingResponse:
+        made = await lifecycle.service.export(form)
+        headers = {"Content-Disposition": f'attachment; filename="{made.name}"', "Content-Length": str(made.size)}
+        return StreamingResponse(made.pieces(), media_type=_DOWNLOADS[form], headers=headers)
+
+    @router.get("/export", response_class=StreamingResponse, responses=_download("zip"), dependencies=read)
+    async def export() -> StreamingResponse:
+        """An archive of the saved learner, in its last committed state; `prol.load` reads the folder in it."""
+        return await download("zip")
+
+    @router.get("/onnx", response_class=StreamingResponse, responses=_download("onnx"), dependencies=read)
+    async def onnx() -> StreamingResponse:
+        """The learner as an ONNX model, with the weights of its backbone. It takes up to minutes."""
+        return await download("onnx")
+
+    return router
+
+
+def _download(form: Form) -> dict[int | str, dict[str, Any]]:
+    content = {_DOWNLOADS[form]: {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"content": content}, **errors(401, 409, 501, 507)}
 
 
 def class_routes(lifecycle: Lifecycle, read: list[Any], write: list[Any]) -> APIRouter:

@@ -62,8 +62,11 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+Id = Annotated[str, Field(min_length=1, max_length=100)]
+
+
 class LateLabel(_Body):
-    id: str = Field(min_length=1, max_length=100)
+    id: Id
     label: LabelIn
 
 
@@ -72,6 +75,10 @@ _LATE_LABELS_SCHEMA = {"type": "array", "minItems": 1, "items": LateLabel.model_
 
 class LateLabelsBody(_Body):
     labels: Annotated[list[LateLabel], Field(min_length=1), WithJsonSchema(_LATE_LABELS_SCHEMA)]
+
+
+class IdsBody(_Body):
+    ids: Annotated[list[Id], Field(min_length=1)]
 
 
 class RenameBody(_Body):
@@ -160,6 +167,12 @@ class Predicted(BaseModel):
     predictions: list[Prediction]
 
 
+class PredictedAgain(BaseModel):
+    version: int
+    predictions: list[Prediction]
+    unknown_ids: list[str]
+
+
 class ClassCount(BaseModel):
     label: LabelOut
     count: int | None
@@ -186,6 +199,8 @@ class Status(BaseModel):
     method: str
     backbone: str
     version: int
+    snapshot_version: int
+    undo_images: int
     classes: int
     images_learnt: int
     prequential: dict[str, Any]

@@ -27,6 +27,7 @@ from prol.serve.service import Lifecycle
 Right = Literal["none", "read", "write"]
 
 _OPEN = ("/", "/healthz", "/readyz")
+_PREDICTING = ("/predict", "/predict/again")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _MAX_CLIENTS = 10_000
 
@@ -145,7 +146,7 @@ def required_right(method: str, path: str) -> Right:
     """
     if method in _SAFE_METHODS:
         return "none" if path in _OPEN or path.startswith("/page/") else "read"
-    return "read" if (method, path) == ("POST", "/predict") else "write"
+    return "read" if method == "POST" and path in _PREDICTING else "write"
 
 
 def is_loopback(host: str) -> bool:

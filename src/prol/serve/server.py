@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import sys
 import warnings
 from collections.abc import AsyncIterator
@@ -31,7 +32,15 @@ SWEEP_SECONDS = 5.0
 """Between two looks at what has expired, and at the folder."""
 
 
-def serve(folder: Path, options: ServeOptions, limits: Limits, tokens: Tokens, host: str, port: int) -> None:
+def serve(
+    folder: Path,
+    options: ServeOptions,
+    limits: Limits,
+    tokens: Tokens,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+) -> None:
     """Serves a folder until SIGTERM or SIGINT. Raises ValueError or OSError if it cannot start."""
     if not tokens.required and not is_loopback(host):
         raise ValueError(
@@ -43,7 +52,7 @@ def serve(folder: Path, options: ServeOptions, limits: Limits, tokens: Tokens, h
     store = Store(folder.resolve(), options.checkpoints, options.journal)
     with listen(host, port) as listening:
         try:
-            _Server(store, options, limits, tokens, listening).run_all()
+            _Server(store, options, limits, tokens, listening, tls).run_all()
         finally:
             store.release()
 
@@ -70,17 +79,24 @@ class _Server(uvicorn.Server):
     """Responds from the first moment: with 503 until the service is open, and again while it is stopping."""
 
     def __init__(
-        self, store: Store, options: ServeOptions, limits: Limits, tokens: Tokens, listening: socket.socket
+        self,
+        store: Store,
+        options: ServeOptions,
+        limits: Limits,
+        tokens: Tokens,
+        listening: socket.socket,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self.lifecycle, self.activity, self.budget = Lifecycle(), Activity(), MemoryBudget(limits.memory_bytes)
         self.store, self.options, self.limits, self.listening = store, options, limits, listening
+        self.scheme = "http" if tls is None else "https"
         self.service: Service | None = None
         self.failure: Exception | None = None
         app = create_app(self.lifecycle, limits, tokens, self.activity, self.budget)
         app.router.lifespan_context = self._lifespan
         config = uvicorn.Config(
             app,
-            http=guarded_protocol(limits, self.activity),
+            http=guarded_protocol(limits, self.activity, tls),
             ws="none",
             log_level="warning",
             access_log=False,
@@ -131,7 +147,7 @@ class _Server(uvicorn.Server):
         self.lifecycle.opened(self.service)
         host, port = self.listening.getsockname()[:2]
         place = f"[{host}]" if ":" in host else host
-        print(f"serving {self.store.folder} on http://{place}:{port}", flush=True)
+        print(f"serving {self.store.folder} on {self.scheme}://{place}:{port}", flush=True)
 
     def _open_service(self) -> Service:
         opened = open_service(self.store, self.options, _warn)

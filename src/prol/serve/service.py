@@ -10,13 +10,15 @@ from typing import Any
 from prol.classes import Label
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError, starting, stopping
+from prol.serve.exports import Download, Exporter, Form
 from prol.serve.jobs import Job, LateLabels, Learn, Result, Undo
 from prol.serve.monitoring import Activity
 from prol.serve.pending import Pending, PendingImage
 from prol.serve.records import Key, digest, labels_digest
 from prol.serve.settings import Limits
+from prol.serve.snapshots import ImagePrediction
 from prol.serve.store import Opened, Store
-from prol.serve.uploads import MemoryBudget, Reservation, decode_images, read_form, read_labels
+from prol.serve.uploads import MemoryBudget, Pixels, Reservation, decode_images, read_form, read_labels
 from prol.serve.writer import Writer
 
 THREADS = 2
@@ -31,17 +33,21 @@ class Service:
         self.method, self.backbone = opened.learner.name, opened.learner.backbone.name.partition("@")[0]
         self.pending = Pending(limits.pending_images, limits.pending_bytes, limits.pending_seconds)
         self.writer = Writer(store, opened, JobQueue(limits.queue), activity, limits.keys)
+        self._exporter = Exporter(store, self.writer, opened.backbone)
         self._budget = budget
         # Two pools, so that no prediction waits behind training images that are being decoded.
         self._predicting = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-predict")
         self._decoding = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-decode")
+        self._exporting = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-export")
 
     def start(self) -> None:
         self.writer.start()
 
     def finish(self) -> None:
         """Commits all waiting jobs, then writes the saved learner."""
+        self._exporter.stop()
         self.writer.finish()
+        self._exporting.shutdown()
         self._predicting.shutdown()
         self._decoding.shutdown()
         self.writer.save()
@@ -71,6 +77,16 @@ class Service:
             run = asyncio.get_running_loop().run_in_executor
             return await run(self._predicting, self._predict, body, content_type, top, memory)
 
+    async def predict_again(self, ids: Sequence[str], top: int) -> dict[str, Any]:
+        with Reservation(self._budget) as memory:
+            run = asyncio.get_running_loop().run_in_executor
+            return await run(self._predicting, self._predict_again, ids, top, memory)
+
+    async def export(self, form: Form) -> Download:
+        made = await asyncio.get_running_loop().run_in_executor(self._exporting, self._exporter.make, form)
+        self.activity.add_event("exported", made.name)
+        return made
+
     def _read_chunk(self, body: bytes, content_type: str | None, key: str | None, memory: Reservation) -> Learn:
         form = read_form(body, content_type, self.limits, fields=("labels", "integers"))
         files, labels = form.files["images"], read_labels(form)
@@ -81,32 +97,35 @@ class Service:
     def _predict(self, body: bytes, content_type: str | None, top: int, memory: Reservation) -> dict[str, Any]:
         files = read_form(body, content_type, self.limits).files["images"]
         pictures = decode_images(files, self.limits, memory)
+        version, predictions = self._predict_pictures(pictures, top)
+        ids = self.pending.add(
+            [PendingImage(data, one.best) for data, one in zip(files, predictions, strict=True)],
+        )
+        shown = [_shown(name, one) for name, one in zip(ids, predictions, strict=True)]
+        return {"version": version, "expires_in": self.limits.pending_seconds, "predictions": shown}
+
+    def _predict_again(self, ids: Sequence[str], top: int, memory: Reservation) -> dict[str, Any]:
+        found = self.pending.look(ids)
+        pictures = decode_images([one.data for one in found.values()], self.limits, memory)
+        version, predictions = self._predict_pictures(pictures, top)
+        by_id = dict(zip(found, predictions, strict=True))
+        self.pending.predicted({name: one.best for name, one in by_id.items()})
+        shown = [_shown(name, one) for name, one in by_id.items()]
+        return {"version": version, "predictions": shown, "unknown_ids": [name for name in ids if name not in found]}
+
+    def _predict_pictures(self, pictures: Sequence[Pixels], top: int) -> tuple[int, list[ImagePrediction]]:
         snapshot = self.writer.publisher.ask()
+        if not pictures:
+            return snapshot.version, []
         with self.writer.device_lock:
             predictions = snapshot.predict(pictures, top)
-        ids = self.pending.add(
-            [
-                PendingImage(data, one.labels[0].label if one.labels else None)
-                for data, one in zip(files, predictions, strict=True)
-            ]
-        )
-        self.activity.predicted.add(len(files))
-        self.activity.add_event("predicted", f"{len(files)} image{'' if len(files) == 1 else 's'}")
-        return {
-            "version": snapshot.version,
-            "expires_in": self.limits.pending_seconds,
-            "predictions": [
-                {
-                    "id": name,
-                    "labels": [
-                        {"label": best.label, "score": best.score, "probability": best.probability}
-                        for best in one.labels
-                    ],
-                    "unknown": one.unknown,
-                }
-                for name, one in zip(ids, predictions, strict=True)
-            ],
-        }
+        self.activity.add_predicted(len(pictures))
+        return snapshot.version, predictions
+
+
+def _shown(name: str, one: ImagePrediction) -> dict[str, Any]:
+    labels = [{"label": best.label, "score": best.score, "probability": best.probability} for best in one.labels]
+    return {"id": name, "labels": labels, "unknown": one.unknown}
 
 
 class Lifecycle:

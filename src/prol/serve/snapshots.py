@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prol.classes import Label
 from prol.learner import Learner, SavedState
 from prol.ranking import RankedLabel, ranked
 from prol.serve.uploads import Pixels
@@ -30,6 +31,10 @@ class ImagePrediction:
 
     labels: list[RankedLabel]
     unknown: float | None
+
+    @property
+    def best(self) -> Label | None:
+        return self.labels[0].label if self.labels else None
 
 
 class Snapshot:

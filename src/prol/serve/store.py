@@ -26,7 +26,6 @@ from prol.creation import require_blocks
 from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
 from prol.method_files import is_file_word
-from prol.runfiles import Count, problem_of
 from prol.runs.checkpoints import Checkpoints
 from prol.runs.format import (
     CARD_FILE,
@@ -45,6 +44,7 @@ from prol.serve.changes import Update, replayed
 from prol.serve.journal import MOST_ENTRIES, Entry, Journal
 from prol.serve.records import Records
 from prol.serve.settings import ServeOptions
+from prol.typed_json import Count, problem_of
 
 FORMAT = 1
 SERVICE = "service"
@@ -221,6 +221,8 @@ class Opened:
     learner: Learner
     records: Records
     version: int
+    backbone: str | None = None
+    """Where the weights of the backbone are, if not where the saved learner says."""
 
 
 def open_service(store: Store, options: ServeOptions, warn: Callable[[str], None]) -> Opened:
@@ -271,14 +273,15 @@ def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions) 
     method = registry.registered_method(recovered.description["method"])
     backbone = open_saved_backbone(recovered.description, folder, options.backbone, device=options.device)
     learner = restored(method, backbone, recovered.description, recovered.state, folder)
-    return Opened(learner, records, recovered.version)
+    return Opened(learner, records, recovered.version, options.backbone)
 
 
 def _from_artifact(folder: Path, options: ServeOptions) -> Opened:
     _require_no_new_options(folder, options)
     learner, meta = load(folder, options.backbone, device=options.device), read_meta(folder)
     images = (meta.get("seen") or {}).get("images")
-    return Opened(learner, Records(images_learnt=images or 0, artifact=[meta["model_sha256"]]), 0)
+    records = Records(images_learnt=images or 0, artifact=[meta["model_sha256"]])
+    return Opened(learner, records, 0, options.backbone)
 
 
 def _new(store: Store, options: ServeOptions) -> Opened:

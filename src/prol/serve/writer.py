@@ -9,12 +9,14 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from prol.classes import Label
 from prol.learner import Footprint, Learner, SavedState
-from prol.runs.saving import saved_sha256
+from prol.runs.format import read_operations
+from prol.runs.saving import save, saved_sha256
 from prol.serve.batches import Batch, JobCrash, JobQueue, Outcome
 from prol.serve.changes import Changes, Update, replayed
 from prol.serve.errors import RequestError, not_written
@@ -40,6 +42,8 @@ class Committed:
     counts: tuple[int, ...] | None
     footprint: Footprint
     records: Records
+    undo_images: int
+    """How many images an undo takes back; 0 if there is nothing to undo."""
 
 
 class Durable:
@@ -228,6 +232,17 @@ class Writer:
             raise ValueError(problem)
         self._store.save(self._learner, announce, self.committed.records.operations)
 
+    def write_out(self, folder: Path) -> int:
+        """Writes the last committed state as a saved learner into another folder; returns its version."""
+        operations = [*read_operations(self._store.folder), *self.committed.records.operations]
+        like = self._learner
+        with self.device_lock:
+            version, state = self._durable.latest(self._device)
+            learner = type(like)(like.backbone, like.options, like.seed)
+            learner.load_state(*state)
+        save(learner, folder, operations=tuple(operations))
+        return version
+
     def notice_replacement(self) -> None:
         """Logs, once, that somebody has put another saved learner into the folder."""
         if self._replaced:
@@ -265,7 +280,9 @@ class Writer:
     def _view(self, version: int, records: Records) -> Committed:
         counted = self._learner.class_counts()
         counts = None if counted is None else tuple(round(count) for count in counted.tolist())
-        return Committed(version, tuple(self._learner.classes), counts, self._learner.footprint(), records)
+        undo_images = self._last_chunk.images if self._learner.undo_record.has_chunk else 0
+        classes = tuple(self._learner.classes)
+        return Committed(version, classes, counts, self._learner.footprint(), records, undo_images)
 
     def _snapshot(self, earlier: Snapshot | None) -> Snapshot:
         return Snapshot(*self._durable.latest(self._device), self._learner, earlier)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, require_tapped
 from prol.calibration import Observation, Prior, observe
 from prol.classes import Label
@@ -18,14 +17,12 @@ from prol.learner import Learner, TaskClock
 from prol.methods.closed_form.moments import SPREAD, TAKEN, ClassTotals, Moments, Totals, require_usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
-from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.evidence import EVERY
+from prol.methods.prol_plus.features import PROLPlusOptions, Scale, plan
 from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, Overall, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
-from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.methods.prol_plus.prior_temperature import correction, prior_temperatures
-from prol.methods.prol_plus.tuning import FirstBlocks, gone, one_cycle
+from prol.methods.prol_plus.tuning import EVERY, FirstBlocks, gone, one_cycle
 from prol.state import State
 
 GLANCE = 4
@@ -63,7 +60,7 @@ class PROLPlus(Learner):
         self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks, w.pooled > 0)
         if o.adapt_steps == 0:
             self.tuning.end()
-        self.look = FrozenPass(self.tuning.seen, b.acceleration.captured)
+        self.look = b.frozen_pass(self.tuning.seen)
         self.moments = Moments(state.scope("moments"), w.all, torch.float32, w.stripe)
         state.count_by(self.moments.class_counts)
         self.scale: Scale | None = None
@@ -133,7 +130,7 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
+        rows, inputs = self.backbone.upload(rows), self.evaluation_input(pixels)
         if self.tuning.over:
             blocks = self.encode(inputs)
             require_usable(blocks)

@@ -1,6 +1,12 @@
 // The entry point: images by choosing, dropping and pasting.
 
+import "./camera.js";
+import "./guide.js";
+import "./keys.js";
+import "./saving.js";
+import { filesBelow, openFolder } from "./folder.js";
 import { addFiles } from "./images.js";
+import { complain } from "./notices.js";
 import { refresh, refreshAfterChange } from "./status.js";
 import { askForToken } from "./token.js";
 
@@ -22,8 +28,21 @@ document.addEventListener("drop", (event) => {
   if (!carriesFiles(event)) return;
   event.preventDefault();
   mark((inside = 0));
-  addFiles(event.dataTransfer.files);
+  // Both must be read before anything is awaited.
+  const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
+  if (entries.length === 0) addFiles(event.dataTransfer.files);
+  else addFolders(entries);
 });
+
+async function addFolders(entries) {
+  try {
+    const found = await Promise.all(entries.map((entry) => filesBelow(entry)));
+    // Several folders are taken for the labels of one.
+    openFolder(found.length === 1 ? found[0] : found.flat().map(({ file, path }) => ({ file, path: `folders/${path}` })));
+  } catch {
+    complain("The folder cannot be read.");
+  }
+}
 const mark = (depth) => at("drop").classList.toggle("over", depth > 0);
 
 document.addEventListener("paste", (event) => {

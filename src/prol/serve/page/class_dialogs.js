@@ -44,6 +44,7 @@ async function attempt(errorPlace, change) {
   if (working) return;
   working = true;
   at(errorPlace).textContent = "";
+  showWork(true);
   try {
     await change();
     changed();
@@ -51,7 +52,14 @@ async function attempt(errorPlace, change) {
     at(errorPlace).textContent = error.message;
   } finally {
     working = false;
+    showWork(false);
   }
+}
+
+// Removing a class takes seconds where files must be rewritten.
+function showWork(busy) {
+  for (const place of document.querySelectorAll("dialog .working")) place.hidden = !busy;
+  for (const id of ["remove-yes", "rename-yes", "merge"]) at(id).disabled = busy;
 }
 
 function newLabel() {

@@ -11,9 +11,12 @@ const at = (id) => document.getElementById(id);
 const byName = new Intl.Collator("en-GB", { numeric: true });
 
 let classes = [];
+let inOrder = []; // of when they were first seen
 const rows = new Map();
 
 export const knownLabels = () => classes.map(({ label }) => label);
+
+export const labelsInOrder = () => inOrder;
 
 export const countOf = (label) => classes.find((one) => one.label === label)?.count ?? null;
 
@@ -24,7 +27,9 @@ export async function showClasses() {
   at("classes-count").textContent = classes.length > 0 ? number(classes.length) : "";
   at("find-class").hidden = classes.length < FIND_FROM;
   at("known").replaceChildren(...classes.map(({ label }) => new Option(String(label), String(label))));
+  inOrder = response.classes.map(({ label }) => label);
   drawRows();
+  document.dispatchEvent(new Event("classes-shown"));
   return response.version;
 }
 

@@ -1,40 +1,50 @@
 // The images on the page: added, predicted, chosen, taught, cleared.
 
-import { predict } from "./predicting.js";
 import { Card } from "./card.js";
 import { knownLabels } from "./classes.js";
 import { labelFor } from "./labels.js";
 import { clearProblem, complain, say } from "./notices.js";
-import { pause } from "./service.js";
+import { predict } from "./predicting.js";
+import { expect, renew, renewFrom } from "./renewing.js";
 import { refreshAfterChange } from "./status.js";
 import { teach } from "./teaching.js";
-import { images, quoted } from "./words.js";
+import { onUndone } from "./undoing.js";
+import { distinct, images, quoted } from "./words.js";
+import { zoom } from "./zoom.js";
 
 const MOST_CARDS = 300;
-const MOST_AGAIN = 48;
-const FIRST_WAIT = 0.3;
-const LONGEST_WAIT = 30;
 const at = (id) => document.getElementById(id);
 
 let cards = [];
-let newestUpdate = 0;
-let predictingAgain = false;
+let current = null; // the card that had the focus last
 
-export async function addFiles(files) {
+export const isPicture = ({ type }) => type === "" || type.startsWith("image/");
+
+// Adds files as cards. `nameOf` and `labelOf` give a file its name and what is written into its label field. Cards that
+// are `held` are not sent before they are taught or somebody asks for their prediction.
+export async function addFiles(files, { held = false, nameOf = (file) => file.name, labelOf = () => "" } = {}) {
   clearProblem();
-  const pictures = [...files].filter(({ type }) => type === "" || type.startsWith("image/"));
+  const pictures = [...files].filter(isPicture);
   const room = Math.max(0, MOST_CARDS - cards.length);
-  const added = pictures.slice(0, room).map((file) => new Card(file, actions));
+  const taken = new Set(cards.map(({ name }) => name));
+  const added = pictures.slice(0, room).map((file) => {
+    const name = distinct(nameOf(file) || "pasted image", taken);
+    taken.add(name);
+    return new Card(file, name, actions);
+  });
   if (pictures.length < files.length) complain(`${images(files.length - pictures.length)} left out: not an image.`);
   if (added.length < pictures.length) {
     complain(`The page holds ${MOST_CARDS} images at once; ${pictures.length - added.length} were left out. Clear some first.`);
   }
-  if (added.length === 0) return;
+  if (added.length === 0) return added;
+  for (const card of added) card.part("label").value = labelOf(card.file);
   cards.push(...added);
   at("cards").append(...added.map(({ element }) => element));
   showTools();
-  if (focusIsFree()) added[0].part("label").focus();
-  await predictCards(added);
+  if (focusIsFree()) added[0].element.focus();
+  if (held) for (const card of added) card.hold();
+  else await predictCards(added);
+  return added;
 }
 
 async function predictCards(some) {
@@ -43,77 +53,61 @@ async function predictCards(some) {
   for (const card of some) card.predicted = predicted;
   await predicted;
   say(summary(some));
+  renew();
   await refreshAfterChange();
 }
 
 function summary(some) {
   const failed = some.filter(({ state }) => state === "failed");
-  if (failed.length === some.length) return failed[0].part("state").textContent;
-  if (some.length === 1) {
-    const shown = some[0].element.querySelector(".guess .value");
-    return shown ? `Predicted: ${quoted(some[0].best)}, ${shown.textContent}.` : "Nothing is learnt yet: say what it is.";
-  }
+  if (failed.length === some.length) return failed[0]?.part("state").textContent ?? "";
+  if (some.length === 1) return some[0].part("state").textContent;
   return `${images(some.length - failed.length)} predicted${failed.length > 0 ? `, ${failed.length} not` : ""}.`;
 }
 
-// On a touch screen a focused field would bring up the keyboard uninvited.
 function focusIsFree() {
-  const busy = ![null, document.body, at("choose")].includes(document.activeElement);
-  return !busy && !matchMedia("(pointer: coarse)").matches;
+  return !document.querySelector("dialog[open]") && [null, document.body, at("choose")].includes(document.activeElement);
 }
 
 async function teachCards(some, typed) {
   const label = labelFor(typed, knownLabels());
-  const ready = some.filter(({ state }) => state !== "taught" && state !== "teaching");
+  const ready = some.filter(({ teachable }) => teachable);
   if (label === "") return say("Type a label first.");
   if (ready.length === 0) return say("Choose some images first.");
   clearProblem();
   return teachAs(ready, label);
 }
 
-async function teachAs(ready, label) {
+export async function teachAs(ready, label) {
   const update = teach(ready, label);
-  focusNext(ready);
+  if (!document.querySelector("dialog[open]")) focusNext(ready);
   const { learnt, correct, version, problem } = await update;
   showTools();
   if (problem !== null) complain(problem);
   if (learnt === 0) return;
   say(`Taught ${images(learnt)} as ${quoted(label)}${correct > 0 ? `; ${correct} had been right` : ""}.`);
-  newestUpdate = Math.max(newestUpdate, version);
-  const seen = refreshAfterChange();
-  if (at("predict-on").checked) await predictOpenAgain();
-  await seen;
+  expect(version);
+  await refreshAfterChange();
+}
+
+// The cards that a key or a button for a label means: the chosen ones, else the one that had the focus last.
+export function meant() {
+  const chosen = cards.filter(({ chosen, teachable }) => chosen && teachable);
+  if (chosen.length > 0) return chosen;
+  const one = current?.teachable && cards.includes(current) ? current : cards.find(({ teachable }) => teachable);
+  return one === undefined ? [] : [one];
+}
+
+export const cardOf = (element) => cards.find((card) => card.element === element);
+
+export function focusBeside(card, step) {
+  cards[cards.indexOf(card) + step]?.element.focus();
 }
 
 function focusNext(ready) {
   const from = cards.indexOf(ready[ready.length - 1]);
   const turned = [...cards.slice(from + 1), ...cards.slice(0, from)];
-  const next = turned.find((card) => !ready.includes(card) && !["taught", "teaching"].includes(card.state));
-  (next ? next.part("label") : at("choose")).focus();
-}
-
-// What is newly learnt is published a while later. One image is predicted until its prediction includes
-// the newest update; then all others are.
-async function predictOpenAgain() {
-  if (predictingAgain) return;
-  predictingAgain = true;
-  at("renewing").hidden = false;
-  try {
-    for (let wait = FIRST_WAIT; wait < LONGEST_WAIT; wait *= 2) {
-      await pause(wait);
-      const open = cards.filter(({ state }) => state === "open").slice(0, MOST_AGAIN);
-      const aim = newestUpdate;
-      const version = await predict(open.slice(0, 1));
-      if (version === null) return;
-      if (version < aim) continue;
-      await predict(open.slice(1));
-      if (aim === newestUpdate) return;
-      wait = FIRST_WAIT;
-    }
-  } finally {
-    predictingAgain = false;
-    at("renewing").hidden = true;
-  }
+  const next = turned.find((card) => !ready.includes(card) && card.teachable);
+  (next ? next.element : at("choose")).focus();
 }
 
 function drop(some) {
@@ -136,16 +130,32 @@ function showTools() {
   at("choose-all").indeterminate = chosen.length > 0 && chosen.length < choosable.length;
 }
 
+function become(card) {
+  current?.element.classList.remove("current");
+  current = card;
+  card.element.classList.add("current");
+}
+
 const actions = {
   teach: (card, typed) => teachCards([card], typed),
   confirm: (card) => teachAs([card], card.best),
   predict: (card) => predictCards([card]),
+  zoom,
   drop: (card) => drop([card]),
   chosen: showTools,
+  current: become,
 };
 
+renewFrom(() => cards);
+onUndone((undone) => {
+  const here = undone.filter((card) => cards.includes(card));
+  for (const card of here) card.untaught();
+  showTools();
+  if (here.length > 0) predictCards(here);
+});
+
 at("choose-all").addEventListener("change", (event) => {
-  for (const card of cards) card.chosen = event.target.checked && !["taught", "teaching"].includes(card.state);
+  for (const card of cards) card.chosen = event.target.checked && card.teachable;
   showTools();
 });
 at("many").addEventListener("submit", async (event) => {
@@ -154,6 +164,9 @@ at("many").addEventListener("submit", async (event) => {
   await teachCards(cards.filter((card) => card.chosen), typed);
   if (at("many-label").value === typed) at("many-label").value = "";
 });
-at("predict-open").addEventListener("click", () => predictCards(cards.filter(({ state }) => ["open", "failed"].includes(state))));
+at("predict-open").addEventListener("click", () => {
+  const some = cards.filter(({ state }) => ["open", "failed", "held"].includes(state));
+  if (some.length > 0) predictCards(some);
+});
 at("clear-taught").addEventListener("click", () => drop(cards.filter(({ state }) => state === "taught")));
 at("clear-all").addEventListener("click", () => drop(cards));

@@ -22,11 +22,11 @@ export const pause = (seconds) => new Promise((done) => setTimeout(done, seconds
 
 // `background` requests neither wait nor ask twice for a token. What may be sent twice (all but a learning request
 // without a key) is sent again when no response came.
-export async function request(path, options = {}, { background = false, again = true } = {}) {
+export async function request(path, options = {}, { background = false, again = true, read = asJson } = {}) {
   for (let tried = 1; ; tried += 1) {
     const token = storedToken();
     try {
-      return await send(path, options, token);
+      return await send(path, options, token, read);
     } catch (error) {
       if (error.status === 401) {
         if (token !== storedToken()) continue;
@@ -42,26 +42,37 @@ export async function request(path, options = {}, { background = false, again = 
   }
 }
 
+// A file: its name and its content.
+export function download(path) {
+  return request(path, {}, { read: asFile });
+}
+
 export function sendJson(method, path, content, key) {
   const headers = { "Content-Type": "application/json" };
   if (key) headers["Idempotency-Key"] = key;
   return request(path, { method, headers, body: JSON.stringify(content) }, { again: Boolean(key) });
 }
 
-async function send(path, options, token) {
+async function send(path, options, token, read) {
   const headers = new Headers(options.headers);
   if (token) headers.set("Authorization", `Bearer ${token}`);
   let response;
-  let text;
+  let content;
   try {
     response = await fetch(path, { ...options, headers, cache: "no-store", redirect: "error" });
-    text = await response.text();
+    content = response.ok ? await read(response) : await asJson(response);
   } catch {
     throw new ServiceError("The service does not respond. Is it still running, and is this machine connected?", 0);
   }
-  const content = parsed(text);
   if (response.ok && content !== undefined) return content;
   throw refusal(response, content);
+}
+
+const asJson = async (response) => parsed(await response.text());
+
+async function asFile(response) {
+  const [, name] = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "") ?? [null, "learner"];
+  return { name, content: await response.blob() };
 }
 
 function parsed(text) {

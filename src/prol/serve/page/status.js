@@ -14,6 +14,8 @@ const SYMBOLS = {
   labelled: "✓",
   renamed: "✎",
   removed: "−",
+  undone: "↶",
+  exported: "↓",
   merged: "∪",
   refused: "!",
 };
@@ -64,6 +66,7 @@ function show(status) {
   showAccuracy(status.prequential);
   showNumbers(status);
   showEvents(status.events);
+  document.dispatchEvent(new CustomEvent("status", { detail: status }));
 }
 
 function showAccuracy({ answered, correct, recent }) {

@@ -1,10 +1,11 @@
 // Teaches: as a late label while the service remembers its prediction, else with the file itself.
 
-import { BAD_INPUT, batches } from "./predicting.js";
+import { BAD_INPUT, batches, mostPerRequest } from "./predicting.js";
 import { isNumber } from "./labels.js";
 import { newKey, request, sendJson } from "./service.js";
+import { noteChunk } from "./undoing.js";
 
-const MOST_LABELS = 64;
+const MOST_FILES = 32;
 
 // Keys of updates whose response never came: sent again, they must not count twice.
 const unanswered = new Map();
@@ -16,10 +17,11 @@ export async function teach(cards, label) {
   for (const card of cards) card.teaching(label);
   const forgotten = cards.filter((card) => card.id === null);
   const remembered = cards.filter((card) => card.id !== null);
-  for (let start = 0; start < remembered.length; start += MOST_LABELS) {
-    forgotten.push(...(await teachLate(remembered.slice(start, start + MOST_LABELS), label, outcome)));
+  const most = mostPerRequest(); // one chunk, if possible: undo takes back one
+  for (let start = 0; start < remembered.length; start += most) {
+    forgotten.push(...(await teachLate(remembered.slice(start, start + most), label, outcome)));
   }
-  for (const batch of batches(forgotten)) await teachFiles(batch, label, outcome);
+  for (const batch of batches(forgotten, MOST_FILES)) await teachFiles(batch, label, outcome);
   return outcome;
 }
 
@@ -56,8 +58,9 @@ async function teachFiles(cards, label, outcome) {
 
 function markTaught(cards, label, { version }, outcome) {
   for (const card of cards) card.taught(label);
+  noteChunk(version, cards);
   outcome.learnt += cards.length;
-  outcome.version = version;
+  outcome.version = Math.max(outcome.version, version);
 }
 
 function fail(cards, error, outcome) {
@@ -65,7 +68,7 @@ function fail(cards, error, outcome) {
   outcome.problem = error.message;
 }
 
-async function once(content, send) {
+export async function once(content, send) {
   const signature = JSON.stringify(content);
   const key = unanswered.get(signature) ?? newKey();
   unanswered.set(signature, key);

@@ -31,6 +31,13 @@ export const duration = (seconds) => (seconds >= 120 ? `${Math.round(seconds / 6
 
 export const images = (count) => `${number(count)} ${count === 1 ? "image" : "images"}`;
 
+// A name that is not taken yet: “image.png”, then “image.png (2)”.
+export function distinct(name, taken) {
+  let found = name;
+  for (let copy = 2; taken.has(found); copy += 1) found = `${name} (${copy})`;
+  return found;
+}
+
 export const quoted = (label) => `“${label}”`;
 
 export function clock(time) {
