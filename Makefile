@@ -56,4 +56,4 @@ docs: .venv/installed-test
 	touch $@
 
 clean:
-	rm -rf .venv .venv-harness-* build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-harness-* build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache

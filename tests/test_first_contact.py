@@ -48,9 +48,9 @@ def test_completion_of_a_learner_offers_what_its_page_documents(learner) -> None
     assert all(hasattr(learner, name) for name in dir(learner))
 
 
-@pytest.mark.parametrize("room", ["backbones", "checks", "data", "evaluation", "runs", "verbs", "testing", "report"])
-def test_completion_of_a_package_offers_its_public_names(room: str) -> None:
-    package = __import__(f"prol.{room}", fromlist=[room])
+@pytest.mark.parametrize("package", ["backbones", "checks", "data", "evaluation", "runs", "verbs", "testing", "report"])
+def test_completion_of_a_package_offers_its_public_names(package: str) -> None:
+    package = __import__(f"prol.{package}", fromlist=[package])
     assert dir(package) == sorted(package.__all__)
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from prol.methods.closed_form.moments import Totals
 from prol.methods.closed_form.solvers import class_means
-from prol.methods.prol_plus.block_features import Scale
+from prol.methods.prol_plus.features import Scale
 from prol.methods.prol_plus.gaussian import Blend, Gaussian
 from prol.methods.prol_plus.tuning import one_cycle
 

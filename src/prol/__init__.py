@@ -1,10 +1,15 @@
 """prol learns an image classifier from a stream in one pass, stores no sample, and predicts at any moment."""
 
+import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from prol.former_names import FormerModules
+
+# Read by OpenMP when torch is loaded. By default its threads spin while they wait, which takes processors from other
+# processes and, as soon as these want them, from the threads that are waited for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 try:
     __version__ = version("prol")
@@ -61,14 +66,14 @@ else:
     }
 
     # `import prol` suffices for prol.backbones.open_backbone, whatever else was imported before.
-    _ROOMS = {"backbones", "checks", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
+    _PACKAGES = {"backbones", "checks", "data", "evaluation", "integrations", "runs", "testing", "verbs"}
 
     def __getattr__(name):
         if name in _LAZY:
             from importlib import import_module
 
             return getattr(import_module(_LAZY[name]), name)
-        if name in _ROOMS:
+        if name in _PACKAGES:
             from importlib import import_module
 
             return import_module(f"prol.{name}")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from prol.classes import Label
+from prol.prequential.statistics import Record, put_records
 from prol.state import State
 from prol.tables import put_value
 
@@ -64,6 +65,8 @@ class Terms:
     numbers: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
     """Shapes of everything that is added up; tables without their first axis."""
+    records: tuple[Record, ...] = ()
+    """Images recorded with improbable labels."""
 
     @property
     def empty(self) -> bool:
@@ -77,6 +80,7 @@ class Agreement:
     classes: list[Label]
     leader: int
     numbers: dict[str, int]
+    records: tuple[Record, ...] = ()
 
 
 def merge(learners: Sequence[Learner], base: Learner | None = None) -> Learner:
@@ -133,13 +137,14 @@ def terms_of(learner: Learner, sums: Sums | None) -> Terms:
         "backbone": learner.backbone.sha256,
         "precision": learner.backbone.precision,
         "preprocessing": dataclasses.asdict(learner.preprocessing),
+        "prequential statistics": learner.prequential is not None,
     }
     numbers = [] if counts is None else [round(count) for count in counts.tolist()]
     if sums is None:
         return Terms(settings, list(learner.classes), numbers, {}, {}, {})
     shapes = {name: tuple(t.shape[1:]) for name, t in sums.tables.items()}
     shapes |= {name: tuple(t.shape) for name, t in sums.totals.items()}
-    return Terms(settings, list(learner.classes), numbers, sums.agreed, sums.numbers, shapes)
+    return Terms(settings, list(learner.classes), numbers, sums.agreed, sums.numbers, shapes, recorded(learner))
 
 
 def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
@@ -163,7 +168,13 @@ def agree(terms: Sequence[Terms], base: Terms | None = None) -> Agreement:
         - (0 if base is None else (len(nonempty) - 1) * base.numbers[name])
         for name in first.numbers
     }
-    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), nonempty[0], numbers)
+    records = tuple(dict.fromkeys(record for number in nonempty for record in terms[number].records))
+    return Agreement(list(dict.fromkeys(name for one in terms for name in one.classes)), nonempty[0], numbers, records)
+
+
+def recorded(learner: Learner) -> tuple[Record, ...]:
+    """Images recorded with improbable labels; their labels by name."""
+    return () if learner.prequential is None else learner.prequential.named(learner.classes)
 
 
 def contribution(name: str, sums: Sums, classes: Sequence[Label], plan: Agreement) -> Tensor:
@@ -182,6 +193,7 @@ def assembled(learner: Learner, given: Sums, total: Mapping[str, Tensor], plan: 
     whole = dataclasses.replace(given, tables=tables, totals=totals, numbers=plan.numbers)
     take = learner.stored.registry.merging.take
     tensors, values = whole.together(), whole.values()
+    put_records(values, plan.records, plan.classes)
     tensors = tensors if take is None else take(tensors, values, len(plan.classes))
     return {**tensors, "random": learner.random.get_state()}, {"classes": plan.classes, "method": values}
 

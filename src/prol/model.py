@@ -29,6 +29,7 @@ from prol.classes import (
     without_row,
 )
 from prol.options import build_options
+from prol.prequential.statistics import Prequential
 from prol.state import State
 from prol.tables import Amount, Record
 from prol.undo import FAILED, UNDONE, UndoRecord
@@ -54,7 +55,19 @@ _DOCUMENTED = (
         "predict_with_familiarity",
     ),
     *("encode_images", "predict_encoded", "state", "load_state", "clone", "save", "rename_class", "merge_classes"),
-    *("remove_class", "unlearn", "enable_undo", "undo", "class_counts", "footprint", "report", "needs_tasks"),
+    *(
+        "remove_class",
+        "unlearn",
+        "enable_undo",
+        "undo",
+        "enable_prequential",
+        "label_issues",
+        "learning_curve",
+        "class_counts",
+        "footprint",
+        "report",
+        "needs_tasks",
+    ),
 )
 
 
@@ -96,6 +109,7 @@ class Model:
         self._solving = threading.RLock()  # one solution may need another
         self.build(self.stored)
         self.calibration = Calibration(self.stored.scope("calibration"))
+        self.prequential: Prequential | None = None
         if getattr(options, "augment", "none") != "none":
             self.stored.trace(removed=AUGMENTED)
 
@@ -158,11 +172,14 @@ class Model:
     def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Loads what `state` returned, on this learner's device."""
         self.undo_record.forget()
+        self.declare_prequential("prequential" in meta["method"])
         self._name_classes(meta["classes"])
         self._latest.clear()
         self.random.set_state(tensors["random"].cpu())
         here = {name: t.to(self.backbone.device, copy=True) for name, t in tensors.items() if name != "random"}
         self.stored.load(here, meta["method"], len(self.classes))
+        if self.prequential is not None:
+            self.prequential.require_consistent(len(self.classes))
 
     def clone(self) -> Self:
         """An independent learner in the same state."""
@@ -178,6 +195,14 @@ class Model:
         import prol
 
         prol.save(cast("Learner", self), folder, least_count)
+
+    def declare_prequential(self, wanted: bool) -> None:
+        """Declares prequential statistics, or removes them from the state."""
+        if wanted and self.prequential is None:
+            self.prequential = Prequential(self.stored)
+        elif not wanted and self.prequential is not None:
+            self.prequential.drop()
+            self.prequential = None
 
     # Undoing
 
@@ -257,7 +282,7 @@ class Model:
         erased = self._drop_row(tensors, meta, contents, row)
         return Removal(
             (*erased, *[said] * bool(said)),
-            (*contents.traces, *self.calibration.notes(), ELSEWHERE),
+            (*contents.traces, *self.notes(), ELSEWHERE),
             not contents.traces,
         )
 
@@ -297,10 +322,16 @@ class Model:
         self._latest.clear()
         for name in gone:
             row = self.known_row(name)
+            if self.prequential is not None:
+                self.prequential.forget(row)
             self._drop_row(*self.state(), self.contents(row), row)
         erased = [f"the features of {images} images, from every sum and count they were in"]
         erased += [f"{len(gone)} classes of which no image is left"] if gone else []
-        return Removal(tuple(erased), (*traces, *self.calibration.notes(), ELSEWHERE), not traces)
+        return Removal(tuple(erased), (*traces, *self.notes(), ELSEWHERE), not traces)
+
+    def notes(self) -> list[str]:
+        """What removing a class, or unlearning images, leaves in statistics of predictions."""
+        return self.calibration.notes() + ([] if self.prequential is None else self.prequential.notes())
 
     def _changeable(self, row: int) -> Contents:
         contents = self.contents(row)

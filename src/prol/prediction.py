@@ -251,6 +251,10 @@ class Predictor(Model):
             found.append(self.familiarity_of(batch, encoded))
         return torch.cat(scores)[: len(pixels)], _joined(found, len(pixels))
 
+    def predict_ahead(self, pixels: Pixels) -> Tensor:
+        """Probabilities `[N, C]` of a chunk that is about to be learnt; a method may solve less often for them."""
+        return self.probable(self.predict(pixels))
+
     def follow(self, earlier: Self) -> bool:  # noqa: ARG002
         """Takes over what an earlier state of this learner has solved, where that makes hardly a difference.
 

@@ -134,6 +134,12 @@ def test_preprocessing_is_compared_with_that_of_the_weights(saved: Path) -> None
     assert "mean [0.0, 0.0, 0.0], trained with [" in finding.message
 
 
+def test_another_input_size_than_that_of_the_weights_is_a_tip(tmp_path: Path) -> None:
+    prol.create("ncm", "vit_tiny_patch16_128.distilled:96px", device="cpu").save(tmp_path / "resized")
+    finding = found(tmp_path / "resized", "PC201")
+    assert (finding.status, "size 96, trained with 128" in finding.message) == ("tip", True)
+
+
 def test_preprocessing_of_weights_that_are_gone_is_not_judged(saved: Path) -> None:
     gone = change_meta(saved, setting("backbone", to={"name": "nothing@/gone.safetensors", "sha256": "0" * 64}))
     assert found(gone, "PC201").status == "not applicable"
@@ -173,6 +179,12 @@ def test_a_method_is_compared_with_ncm_beside_it(gain: float, status: str, run: 
     other = run("slda", config=setting("method", to="slda"), result=setting("metrics", "faa", to=known + gain))
     assert found(other, "PC301").status == status
     assert found(other.parent, "PC301").status == status
+
+
+def test_a_damaged_run_beside_it_is_left_out(run: Callable[..., Path]) -> None:
+    other = run("slda", config=setting("method", to="slda"))
+    run("ncm-seed0", result=setting("metrics", to={}))
+    assert found(other, "PC301").status == "not applicable"
 
 
 def test_a_run_without_ncm_on_the_same_stream_is_not_compared(run: Callable[..., Path]) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from prol.report.page import FoundRuns, find_runs, page_of, sections_of
 from prol.report.page.document import parts_of
-from prol.runfiles import DamagedFile, read_run
+from prol.runfiles import read_run
+from prol.typed_json import DamagedFile
 from report.run_folders import RESULTS, write_run
 
 GOOD, BAD = (RESULTS / "digits" / f"ncm-seed{seed}" for seed in (1, 0))

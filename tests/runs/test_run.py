@@ -44,12 +44,13 @@ def test_a_run_leaves_everything_about_itself_in_its_folder(
     assert result["task_classes"] == [["0", "1", "2", "3"], ["4", "5", "6"], ["7", "8", "9"]]
     assert result["told"]["task_boundaries"]
     assert result["told"]["samples_stored"] == 0
-    load = config.pop("load_start")
+    load, processors = config.pop("load_start"), config.pop("processors")
     assert (config.pop("options_given"), config.pop("side_by_side")) == (
         small_plan(micro_vit, method).options,
         False,
     )
     assert load >= 0
+    assert processors >= 1
     assert timing["load_end"] >= 0
     assert result["config_sha256"] == hashlib.sha256(json_text(config).encode()).hexdigest()
     assert 0 <= result["metrics"]["faa"] <= 100

@@ -160,11 +160,11 @@ def test_all_rates_of_a_curve_have_the_same_number(tmp_path: Path, micro_vit: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_of_a_command_do_not_spin_unless_the_environment_says_so(given: str | None, policy: str) -> None:
+@pytest.mark.parametrize("program", [["-m", "prol", "params", "ncm"], ["-c", "import prol, torch"]])
+def test_threads_do_not_spin_unless_the_environment_says_so(given: str | None, policy: str, program: list[str]) -> None:
     surroundings = {name: value for name, value in environment().items() if name != "OMP_WAIT_POLICY"}
     surroundings |= {"OMP_DISPLAY_ENV": "TRUE"} | ({} if given is None else {"OMP_WAIT_POLICY": given})
-    command = [sys.executable, "-m", "prol", "params", "ncm"]
-    ended = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
+    ended = subprocess.run([sys.executable, *program], env=surroundings, capture_output=True, text=True, check=True)
     assert f"OMP_WAIT_POLICY = '{policy}'" in ended.stderr, "as OpenMP itself has read it"
 
 

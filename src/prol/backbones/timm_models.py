@@ -6,6 +6,7 @@ import inspect
 import logging
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -30,7 +31,9 @@ TORCH_FILES = (".pth", ".pt", ".bin")
 
 def create(architecture: str, device: str = "cpu", seed: int = 0, **sizes: Any) -> nn.Module:
     """A network without classifier. The global random numbers neither decide its weights nor move."""
-    import timm
+    with warnings.catch_warnings():  # in a notebook, of progress bars that timm does not show here
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import timm
 
     hub = architecture.startswith(HUB)
     if not hub and not _is_known(architecture):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from prol.checks.finding import Outcome, Status, check, listed
 from prol.checks.subject import Subject
 from prol.data.base import Dataset, Split, Subset
 from prol.data.folder import FileSplit
+from prol.data.prefetch import prefetched
 
 FEW = 10
 """Below this many images the accuracy of a class depends mostly on which images they are."""
@@ -22,7 +24,7 @@ NEAR_BITS, NEAR_COLOUR = 8, 7.0
 many levels of 255 on average."""
 MUCH = 0.01
 """Share of test images with a near-duplicate from which on accuracies are not to be trusted."""
-_BATCH, _ROWS = 64, 2048
+_BATCH, _READERS, _ROWS = 64, 2, 2048
 
 
 @check("PC101", "Class with few images")
@@ -83,10 +85,11 @@ class _Hashed:
     def of(cls, split: Split, dataset: Dataset) -> _Hashed:
         names, rows, small = [], list[int](), list[NDArray[np.float32]]()
         named = _names(split, np.arange(len(split.labels)), dataset)
-        for start in range(0, len(split.labels), _BATCH):
-            loaded = split.load(np.arange(start, min(start + _BATCH, len(split.labels))))
-            small += [_thumbnail(image) for image in loaded.images]
-            rows += loaded.indices.tolist()
+        batches = np.array_split(np.arange(len(split.labels)), range(_BATCH, len(split.labels), _BATCH))
+        with closing(prefetched(split, batches, _READERS)) as chunks:
+            for loaded in chunks:
+                small += [_thumbnail(image) for image in loaded.images]
+                rows += loaded.indices.tolist()
         names = [named[row] for row in rows]
         rgb = np.stack(small) if small else np.zeros((0, 32, 32, 3), dtype=np.float32)
         return cls(names, split.labels[rows], _signs(rgb.mean(3)), _colours(rgb))

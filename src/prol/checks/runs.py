@@ -90,7 +90,7 @@ def machine_busy(subject: Subject) -> Outcome:
     if not busy:
         return Outcome("passed", "nothing else was running")
     places = tuple(f"{name}: {what}" for name, what in busy.items())
-    consequence = "arrivals were missed for it" if on_a_clock else "speeds are too low, accuracies are not affected"
+    consequence = "speeds are too low" + (", so that arrivals were missed" if on_a_clock else "")
     return Outcome("issue" if on_a_clock else "tip", f"{consequence}: {listed(places, 3)}", places)
 
 

@@ -80,7 +80,12 @@ def _finished(place: Path, method: str | None = None) -> list[RunFiles]:
     for path in sorted(place.iterdir()):
         named = method is None or path.name.startswith(method)
         if named and (path / CONFIG).is_file() and (path / RESULT).is_file():
-            run = read_run(path)
+            try:
+                run = read_run(path)
+            except (ValueError, OSError):
+                if method is None:
+                    raise
+                continue  # damage to a run that is only compared with is not the subject
             found += [run] if method is None or run.config["method"] == method else []
     return found
 

@@ -59,9 +59,6 @@ def options(
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: bad input ends with one line and exit code 2; PROL_DEBUG=1 raises it instead."""
     given = sys.argv[1:] if arguments is None else arguments
-    # Read by OpenMP when torch is loaded. By default its threads spin while they wait, which takes processors from
-    # other processes and, as soon as these want them, from the threads that are waited for.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = app(args=given or ["--help"], prog_name="prol", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

@@ -40,7 +40,8 @@ class PROLClassifier(base.Classifier):  # type: ignore[misc]
         options: options of the method, by name.
         chunk: images per step of `learn_one`.
         seed: seed of initial values and augmentation.
-        device, precision: as for `prol.create`.
+        device: as for `prol.create`.
+        precision: as for `prol.create`.
 
     >>> images = np.random.default_rng(0).integers(0, 255, (3, 32, 32, 3), dtype=np.uint8)
     >>> model = PROLClassifier("ncm", device="cpu")

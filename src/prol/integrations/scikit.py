@@ -68,7 +68,8 @@ class PROLClassifier(_SortedClassifier):
         options: options of the method, by name.
         chunk: images per step.
         seed: seed of initial values and augmentation.
-        device, precision: as for `prol.create`.
+        device: as for `prol.create`.
+        precision: as for `prol.create`.
 
     Attributes:
         classes_: sorted labels; those of the learner are in the order of their arrival.

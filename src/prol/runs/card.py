@@ -41,6 +41,7 @@ def model_card(meta: Mapping[str, Any], title: str, size: int, citation: str, fr
         left_out=meta.get("left_out"),
         stored=footprint,
         samples=footprint["samples_stored"]["count"],
+        recorded=len(meta.get("state", {}).get("method", {}).get("prequential", {}).get("ids", [])),
     )
 
 

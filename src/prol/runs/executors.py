@@ -18,13 +18,14 @@ from typing import Protocol, cast
 
 from prol.files import require_real_folder
 from prol.options import Count, Whole, require_ranges
-from prol.runfiles import DamagedFile, RunFiles, read_run
+from prol.runfiles import RunFiles, read_run
 from prol.runs.display import Display, Lines
 from prol.runs.folder import DamagedRun, RunFolder
 from prol.runs.inspection import require_planned
 from prol.runs.plan import Plan
 from prol.runs.run import resume, start
 from prol.runs.threads import free_threads
+from prol.typed_json import DamagedFile
 
 RETRIES = 2
 """How often a run whose process died is resumed."""

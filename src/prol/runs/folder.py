@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from prol.files import LOCK, require_no_links, take_lock
-from prol.runfiles import CONFIG, RESULT, TIMING, Config, DamagedFile, Result, Timing, read_file
+from prol.runfiles import CONFIG, RESULT, TIMING, Config, Result, Timing
+from prol.typed_json import DamagedFile, read_file
 
 FolderStatus = Literal["empty", "unfinished", "finished", "something else"]
 

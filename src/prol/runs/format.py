@@ -20,7 +20,8 @@ from torch import Tensor
 import prol
 from prol.classes import Label, read_labels, require_distinct
 from prol.files import UnsafeFile, create_file, open_regular, read_text
-from prol.runfiles import Backbone, Count, problem_of
+from prol.runfiles import Backbone
+from prol.typed_json import Count, problem_of
 
 FORMAT = 1
 MODEL_FILE = "model.safetensors"

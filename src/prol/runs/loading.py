@@ -90,6 +90,7 @@ def load_checked(learner: Learner, tensors: Mapping[str, Tensor], meta: Mapping[
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise ValueError(f"{name} holds NaN or infinity")
     classes, saved = len(meta["classes"]), meta["method"]
+    learner.declare_prequential("prequential" in saved)
     for name, value in learner.stored.registry.values.items():
         if not value.later or holds(saved, name):
             _require_value(name, value, get_value(saved, name), classes)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from prol.learner import Learner, SavedState
-from prol.runfiles import problem_of
 from prol.tables import Amount, Product, ProductLog
+from prol.typed_json import problem_of
 
 SHARE = 4
 """An update has at most this part of the bytes of the whole state, unless that is small."""

@@ -23,9 +23,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from prol.files import create_file, flush_names, open_regular, require_real_folder
-from prol.runfiles import Count, problem_of
 from prol.serve.changes import Update, require_update
 from prol.serve.records import Records
+from prol.typed_json import Count, problem_of
 
 MOST_ENTRIES = 64
 MOST_SECONDS = 30.0

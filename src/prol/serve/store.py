@@ -26,7 +26,6 @@ from prol.creation import require_blocks
 from prol.files import UnsafeFile, current_folder, require_no_links, take_lock
 from prol.learner import Learner, SavedState
 from prol.method_files import is_file_word
-from prol.runfiles import Count, problem_of
 from prol.runs.checkpoints import Checkpoints
 from prol.runs.format import (
     CARD_FILE,
@@ -45,6 +44,7 @@ from prol.serve.changes import Update, replayed
 from prol.serve.journal import MOST_ENTRIES, Entry, Journal
 from prol.serve.records import Records
 from prol.serve.settings import ServeOptions
+from prol.typed_json import Count, problem_of
 
 FORMAT = 1
 SERVICE = "service"

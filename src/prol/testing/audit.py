@@ -92,6 +92,7 @@ def audit_learner(learner: Learner, few: int = 5, images: int = 32) -> Audit:
         + (f"{', '.join(growing)} grew with them." if growing else "nothing that is stored grew with them."),
         _on_few(small, few, counts is not None),
         *_on_probe(found),
+        *_on_prequential(learner),
         _on_undo(record),
     )
     where = learner.backbone.name
@@ -153,6 +154,19 @@ def _on_undo(record: UndoRecord) -> str:
     size = record.size()
     holds = f"one of {size:,} bytes or more" if size <= MOST_BYTES else "none, since it would exceed 200 MB"
     return f"Undo is off: no record of the last chunk is stored. A service has {holds}, in memory and in no file."
+
+
+def _on_prequential(learner: Learner) -> list[str]:
+    found = learner.prequential
+    if found is None:
+        return []
+    said = "It counts right predictions made before learning, and sums their confidence, by class and images known"
+    if not found.capacity:
+        return [f"{said}; no id of an image is recorded."]
+    return [
+        f"{said}. It records the ids of {len(found.ids):,} images of at most {found.capacity:,}, each with its label, "
+        "the most probable other class, and both probabilities: enable_prequential(False) erases them."
+    ]
 
 
 def _on_probe(found: Probe) -> list[str]:

@@ -94,7 +94,9 @@ def measure_growth(learner: Learner, images: int) -> Measured:
 
 def fresh(learner: Learner) -> Learner:
     """A learner of the same method, options, backbone and seed that has learnt nothing."""
-    return type(learner)(learner.backbone, learner.options, learner.seed)
+    pupil = type(learner)(learner.backbone, learner.options, learner.seed)
+    pupil.enable_prequential(learner.prequential is not None)
+    return pupil
 
 
 def teach_pictures(learner: Learner, names: Sequence[Label], count: int, seed: int) -> Learner:

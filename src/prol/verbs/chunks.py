@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prol.classes import Label, read_labels, require_label_each
 from prol.verbs.progress import Progress
-from prol.verbs.source import Batch, Source, as_uint8, open_source
+from prol.verbs.source import Batch, Source, as_uint8, image_id, open_source
 
 if TYPE_CHECKING:
     from prol.learner import Learner
@@ -30,7 +32,8 @@ class ImageStream:
     """Images and labels, chunk by chunk, each image once in a pass.
 
     Iterating gives lists `(images, labels)` for `learn`, and shows progress on standard error. `status` is a text
-    that is shown beside it; set it while iterating. Test images are held out: `learner.evaluate(stream)` uses them.
+    that is shown beside it; set it while iterating. `ids` has the paths of the images of the chunk, or their numbers
+    in the source; None for batches of an iterable. Test images are held out: `learner.evaluate(stream)` uses them.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class ImageStream:
     ) -> None:
         self.opened, self.chunk, self.seed, self.test_share, self.progress = opened, chunk, seed, test_share, progress
         self.status = ""
+        self.ids: list[Label] | None = None
         self._kept: Batch = ([], [])
 
     def __repr__(self) -> str:
@@ -60,7 +64,7 @@ class ImageStream:
         if isinstance(self.opened, Source):
             total = len(self.opened.train.labels)
             order = np.random.default_rng(self.seed).permutation(total)
-            chunks = self.opened.batches(self.opened.train, order, self.chunk)
+            chunks = self._identified(self.opened, order)
         else:
             chunks = self._rechunked(self.opened)
         with Progress(repr(self)[1:-1], total, self.progress) as shown:
@@ -70,6 +74,11 @@ class ImageStream:
                 shown.update(learnt, self.status)
         if total and not learnt:
             raise ValueError(f"none of the {_counted(total, 'image')} could be read: are they images?")
+
+    def _identified(self, source: Source, order: NDArray[np.int64]) -> Iterator[Batch]:
+        for images, places in source.read(source.train, order, self.chunk):
+            self.ids = [image_id(source.train, place) for place in places.tolist()]
+            yield images, [source.classes[number] for number in source.train.labels[places]]
 
     def held_out(self) -> Iterator[Batch]:
         """The images to test on; of an iterable, those held out in the last pass."""
@@ -150,6 +159,7 @@ def learn_folder(
     *,
     test_share: float = TEST_SHARE,
     progress: bool = True,
+    label_issues: bool = False,
 ) -> Evaluation | None:
     """Learns a folder of images in one pass, and returns how well it predicts those held out; None if none are.
 
@@ -160,7 +170,12 @@ def learn_folder(
         seed: draws the order, and the test images.
         test_share: the fraction of each class that is held out, if the folder has no `test/`.
         progress: whether progress is shown, with the accuracy of predictions for images that are about to be learnt.
+        label_issues: whether the paths of images that contradict their labels are recorded, for
+            `learner.label_issues()`, and printed on standard error if progress is shown.
     """
+    if label_issues and (learner.prequential is None or not learner.prequential.capacity):
+        learner.enable_prequential(record_ids=True)
+    recorded = learner.prequential is not None and learner.prequential.capacity > 0
     photos = stream(Path(os.fspath(path)), chunk, seed, test_share=test_share, progress=progress)
     right: deque[bool] = deque(maxlen=_RECENT)
     began, spent = time.perf_counter(), 0.0
@@ -171,5 +186,7 @@ def learn_folder(
             right.extend(learner.classes[row] == label for row, label in zip(rows, labels, strict=True))
             spent += time.perf_counter() - now
             photos.status = f"{np.mean(right):.0%} of {len(right)} right before they were learnt"
-        learner.learn(images, labels)
+        learner.learn(images, labels, photos.ids if recorded else None)
+    if label_issues and progress:
+        print(learner.label_issues(), file=sys.stderr)
     return learner.evaluate(photos) if next(photos.held_out(), None) else None

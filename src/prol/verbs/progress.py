@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import Self
+from typing import Any, Self
 
 from rich import progress as bars
 from rich.console import Console
@@ -12,16 +13,21 @@ SECONDS_BETWEEN = 5.0
 """Seconds between two lines where there is no terminal."""
 
 
+def standard_error(**settings: Any) -> Console:
+    """Lines of plain text in a notebook, where a bar would need widgets."""
+    return Console(stderr=True, force_jupyter=False, force_terminal=sys.stderr.isatty(), **settings)
+
+
 class Progress:
-    """A bar on a terminal and in a notebook, a line every few seconds elsewhere."""
+    """A bar on a terminal, a line every few seconds in a notebook and elsewhere."""
 
     def __init__(self, title: str, total: int | None, shown: bool) -> None:
-        self.console = Console(stderr=True, quiet=not shown, highlight=False, markup=False)
+        self.console = standard_error(quiet=not shown, highlight=False, markup=False)
         self.total, self.began, self.said = total, time.perf_counter(), 0.0
         self.learnt, self.said_of, self.status = 0, 0, ""
         self.console.print(title, soft_wrap=True)
         self.bar: bars.Progress | None = None
-        if shown and (self.console.is_terminal or self.console.is_jupyter):
+        if shown and self.console.is_terminal:
             texts = bars.TextColumn("images"), bars.TimeRemainingColumn(), bars.TextColumn("{task.description}")
             self.bar = bars.Progress(bars.BarColumn(), bars.MofNCompleteColumn(), *texts, console=self.console)
             self.bar.add_task("", total=total)

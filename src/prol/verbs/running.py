@@ -19,6 +19,7 @@ from prol.runs import comparison as many
 from prol.runs.display import Silent
 from prol.runs.loading import load
 from prol.runs.plan import read_method
+from prol.verbs.progress import standard_error
 
 if TYPE_CHECKING:
     import pandas
@@ -35,7 +36,7 @@ class _Printed:
         raise NotImplementedError
 
     def _text(self, width: int) -> str:
-        console = Console(width=width, no_color=True, highlight=False, markup=False)
+        console = Console(width=width, force_jupyter=False, force_terminal=False, highlight=False, markup=False)
         with console.capture() as captured:
             console.print(*self._parts(), sep="\n")
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
@@ -157,4 +158,4 @@ def compare(
 
 
 def _display(progress: bool) -> Display:
-    return display_for(Console(stderr=True)) if progress else Silent()
+    return display_for(standard_error()) if progress else Silent()

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from prol import registry
 from prol.backbones.images import read_images
 from prol.classes import Label, read_labels, require_label_each
-from prol.data.base import Dataset, Loaded, Split, Unreadable
-from prol.data.folder import IMAGE_ENDINGS, folder
+from prol.data.base import Dataset, Loaded, Split, Subset, Unreadable
+from prol.data.folder import IMAGE_ENDINGS, FileSplit, folder
 from prol.data.parquet import HUB, parquet
 from prol.data.prefetch import prefetched
 from prol.data.split import Collection, split_collection
@@ -53,13 +53,25 @@ class Source:
 
     def batches(self, split: Split, order: NDArray[np.int64], size: int) -> Iterator[Batch]:
         """Images of a split in this order, `size` at a time, without those that cannot be read: of these it warns."""
+        for images, places in self.read(split, order, size):
+            yield images, [self.classes[number] for number in split.labels[places]]
+
+    def read(self, split: Split, order: NDArray[np.int64], size: int) -> Iterator[tuple[list[Any], NDArray[np.int64]]]:
+        """The same with the places of the images in the split instead of their labels."""
         wanted = [order[start : start + size] for start in range(0, len(order), size)]
         with closing(prefetched(split, wanted, _READERS)) as chunks:
             for loaded in chunks:
                 for bad in loaded.unreadable:
                     _warn(f"skipped unreadable image {bad.path} ({bad.reason})")
                 if loaded.images:
-                    yield list(loaded.images), [self.classes[number] for number in split.labels[loaded.indices]]
+                    yield list(loaded.images), loaded.indices
+
+
+def image_id(split: Split, place: int) -> str | int:
+    """The path of an image, or its number where it is not a file of its own."""
+    if isinstance(split, Subset):
+        return image_id(split.whole, int(split.rows[place]))
+    return str(split.paths[place]) if isinstance(split, FileSplit) else place
 
 
 @dataclass(frozen=True)

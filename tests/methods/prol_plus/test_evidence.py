@@ -14,8 +14,8 @@ from methods.prol_plus.small_prol_plus import CLASSES, learn, make, norms
 from methods.small_streams import pictures, tensors
 from prol.backbones import ViT
 from prol.methods.closed_form.moments import Totals
-from prol.methods.prol_plus.evidence import FADING, Evidence, label_losses
 from prol.methods.prol_plus.learner import PROLPlus
+from prol.methods.prol_plus.tuning import FADING, Evidence, label_losses
 from prol.state import State
 
 ROWS = torch.tensor([0, 1, 2] * 20)

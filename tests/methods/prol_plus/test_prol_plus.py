@@ -26,7 +26,7 @@ from methods.prol_plus.small_prol_plus import (
 )
 from methods.small_streams import pictures, same_state, tensors
 from prol.backbones import ViT
-from prol.methods.prol_plus.block_features import Scale
+from prol.methods.prol_plus.features import Scale
 from prol.methods.prol_plus.learner import PROLPlus
 
 TEST = pictures(list(range(6)), seed=7)

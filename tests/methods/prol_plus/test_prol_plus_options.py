@@ -16,14 +16,14 @@ from methods.prol_plus.small_prol_plus import make, predictions, teach
 from methods.small_streams import pictures
 from prol.backbones import ResNet, ViT, open_backbone
 from prol.learner import Amount
-from prol.methods.prol_plus.learner import PROLPlus
-from prol.methods.prol_plus.options import (
+from prol.methods.prol_plus.features import (
     NUMBER,
     PLANNED_CLASSES,
     PROLPlusOptions,
     Widths,
     plan,
 )
+from prol.methods.prol_plus.learner import PROLPlus
 from prol.runs.inspection import count_parameters
 
 

@@ -10,22 +10,19 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from prol.backbones.acceleration import FrozenPass, upload
 from prol.backbones.base import Pixels, require_tapped
 from prol.calibration import Observation, Prior, observe
 from prol.classes import Label
 from prol.learner import Learner, TaskClock
-from prol.methods.closed_form.moments import SPREAD, TAKEN, Moments, Totals, require_usable
+from prol.methods.closed_form.moments import SPREAD, TAKEN, ClassTotals, Moments, Totals, require_usable
 from prol.methods.closed_form.random_features import RandomLayer, cosine_features, normal, uniform
 from prol.methods.closed_form.solvers import SolvedHead, class_means
-from prol.methods.prol_plus.block_features import Scale
-from prol.methods.prol_plus.evidence import EVERY
+from prol.methods.prol_plus.features import PROLPlusOptions, Scale, plan
 from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, Overall, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
-from prol.methods.prol_plus.options import PROLPlusOptions, plan
 from prol.methods.prol_plus.prior_temperature import correction, prior_temperatures
-from prol.methods.prol_plus.tuning import FirstBlocks, gone, one_cycle
+from prol.methods.prol_plus.tuning import EVERY, FirstBlocks, gone, one_cycle
 from prol.state import State
 
 GLANCE = 4
@@ -62,7 +59,7 @@ class PROLPlus(Learner):
         self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks, w.pooled > 0)
         if o.adapt_steps == 0:
             self.tuning.end()
-        self.look = FrozenPass(self.tuning.seen, b.acceleration.captured)
+        self.look = b.frozen_pass(self.tuning.seen)
         self.moments = Moments(state.scope("moments"), w.all, torch.float32, w.stripe)
         state.count_by(self.moments.class_counts)
         self.scale: Scale | None = None
@@ -71,6 +68,7 @@ class PROLPlus(Learner):
         self.solved = LastSolved(state, w.all)
         self._glanced: Observation | None = None
         self._learnt: tuple[Tensor, Tensor] | None = None
+        self._ahead: tuple[int, ClassTotals, Gaussian, float] | None = None
         self.seen = 0
         self._last: dict[str, float] = {}
         state.value("seen", self, merge="sum")
@@ -131,7 +129,7 @@ class PROLPlus(Learner):
 
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
-        rows, inputs = upload(rows, self.backbone.device), self.evaluation_input(pixels)
+        rows, inputs = self.backbone.upload(rows), self.evaluation_input(pixels)
         if self.tuning.over:
             blocks = self.encode(inputs)
             require_usable(blocks)
@@ -278,16 +276,42 @@ class PROLPlus(Learner):
 
     def follow(self, earlier: Self) -> bool:
         """The covariance stays that of an earlier state, of at least two thirds of the images; class means do not."""
-        before, now = earlier.moments.class_totals(), self.moments.class_totals()
+        before = earlier.moments.class_totals()
         if not bool(before.counts.any()) or earlier.classes != self.classes[: len(before.counts)]:
             return False
-        gaussian = earlier.latest(earlier._gaussian)
+        gaussian, overall = earlier.latest(earlier._gaussian), earlier.latest(earlier._overall)
+        if not self._continue(before, gaussian, earlier.latest(earlier._correction)):
+            return False
+        self._latest["_overall"] = overall
+        return True
+
+    def _continue(self, before: ClassTotals, gaussian: Gaussian, correction: float) -> bool:
+        """Takes over what was solved for the sums `before`, unless the covariance is of too few images by now."""
+        now = self.moments.class_totals()
         if float(now.counts.sum()) > MOST_AHEAD * gaussian.samples:
             return False
         self._latest["_gaussian"] = gaussian.with_means(before, now)
-        self._latest["_overall"] = earlier.latest(earlier._overall)
-        self._latest["_correction"] = earlier.latest(earlier._correction)
+        self._latest["_correction"] = correction
         return True
+
+    def predict_ahead(self, pixels: Pixels) -> Tensor:
+        """By the covariance solved for an earlier chunk, with the class means of now: solving costs more than all else.
+
+        Predictions that somebody asks for, and calibration, are solved as ever.
+        """
+        solved, self._latest = self._latest, {}
+        try:
+            if self._ahead is not None and self._ahead[0] == self.stored.registry.loads:
+                self._continue(*self._ahead[1:])
+            found = super().predict_ahead(pixels)
+            if "_gaussian" in self._latest:
+                totals = self.moments.class_totals()
+                before = ClassTotals(totals.sums.clone(), totals.counts.clone())
+                gaussian, correction = self._latest["_gaussian"], self.latest(self._correction)
+                self._ahead = self.stored.registry.loads, before, gaussian, correction
+            return found
+        finally:
+            self._latest = solved
 
     def _gaussian(self) -> Gaussian:
         return Gaussian.of(self._totals(), self.levels, self.options.prior_samples)
@@ -334,6 +358,7 @@ class PROLPlus(Learner):
         self.moments.add(self._embed(self.scale.apply(encoded)), rows, times=-1)
         self.seen -= len(rows)
         self.solved.clear()
+        self._ahead = None
         traces = ["the scale of the features was taken from the first chunk"]
         if self.options.adapt_steps:
             traces += ["the LayerNorms were tuned in the first task; sums hold its images as the network then saw them"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prol.files import require_folder
-from prol.runfiles import CONFIG, RESULT, DamagedFile, RunFiles, read_run
+from prol.runfiles import CONFIG, RESULT, RunFiles, read_run
+from prol.typed_json import DamagedFile
 
 
 @dataclass(frozen=True)

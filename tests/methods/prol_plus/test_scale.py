@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prol.backbones import Encoded, ViT
 from prol.methods.closed_form.moments import LARGEST, require_usable, usable
-from prol.methods.prol_plus.block_features import FEW, PRIOR, Scale
+from prol.methods.prol_plus.features import FEW, PRIOR, Scale
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
