@@ -13,6 +13,7 @@ from mkdocs.structure.pages import Page
 from outside_docs import OUTSIDE, folder_page, outside_targets, site_links
 
 ROOT = Path(__file__).parent.parent.parent
+_PAGE = re.compile(r'href="(\.\./[\w/-]+)\.md"')
 _DRAWING = re.compile(r"^!\[([^\]]*)\]\((\S+)-light\.svg\)$", re.MULTILINE)
 
 
@@ -31,6 +32,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     text = dressed(markdown, PurePosixPath(page.file.src_uri), ROOT)
     return site_links(_DRAWING.sub(_in_both_palettes, text), page.file.src_uri, ROOT)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Notebooks link to pages as they are in the repository; mkdocs follows only those of pages in Markdown."""
+    return _PAGE.sub(r'href="\1.html"', html) if page.file.src_uri.endswith(".ipynb") else html
 
 
 def _in_both_palettes(found: re.Match[str]) -> str:
