@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checks.changed_files import copier, setting
-from checks.test_checks import lay_out
+from checks.test_check_codes import lay_out
 from docs.pages import DOCS
 from prol.checks import all_checks, diagnose
 from prol.checks.finding import STATUSES

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from selenium.webdriver.remote.webdriver import WebDriver
 
+from serve.driving import text
+from serve.page_browser import browser, console_errors, requested_hosts, until
 from serve.running import Nursery, Server, running
 
 SMALL = ("--body-bytes", "3000000", "--images", "4", "--pixels", "1000000", "--request-pixels", "2000000")
@@ -31,3 +34,24 @@ def server(nursery: Nursery, small_vit: str, tmp_path_factory: pytest.TempPathFa
 def client(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def base_url(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(nursery, tmp_path_factory.mktemp("service") / "model", "--method", "ncm") as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
+    with browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(chromium: WebDriver, base_url: str) -> WebDriver:
+    chromium.get("about:blank")
+    console_errors(chromium), requested_hosts(chromium)  # those of the test before
+    chromium.get(base_url)
+    until(lambda: text(chromium, "#connection") == "connected", "the page is connected")
+    return chromium

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,7 @@ from PIL import Image
 import prol
 from prol.serve.errors import RequestError
 from prol.serve.exports import ONNX_PACKAGES, require_onnx
-from serve.running import Nursery, Server, error, learn, picture, running
+from serve.running import Nursery, Server, error, eventually, learn, picture, running
 
 TOKENS = {"PROL_READ_TOKEN": "only-for-reading-0123456789", "PROL_WRITE_TOKEN": "also-for-writing-0123456789"}
 
@@ -67,6 +68,18 @@ def test_without_the_extra_onnx_is_refused_with_what_to_install(missing: str, mo
     with pytest.raises(RequestError, match=rf"Without {missing} .*'prol\[onnx\]'") as refused:
         require_onnx()
     assert refused.value.status == 501
+
+
+def test_a_server_that_stops_ends_an_export(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
+    with running(nursery, tmp_path / "model", "--method", "ncm", "--backbone", small_vit) as server:
+        with server.client() as client, ThreadPoolExecutor(1) as beside:
+            assert learn(client, [picture(1), picture(2)], ["cat", "dog"]).status_code == 200
+            exporting = beside.submit(client.get, "/onnx")
+            eventually(lambda: "exported" in stored(server))
+            assert error(client.get("/export")) == (429, "export_running")
+            assert server.end() == 0
+            assert error(exporting.result()) == (503, "stopping")
+        assert stored(server) == set()
 
 
 @pytest.mark.slow

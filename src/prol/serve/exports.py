@@ -21,7 +21,7 @@ from tempfile import TemporaryFile
 from typing import IO, Literal
 from zipfile import ZipFile
 
-from prol.serve.errors import RequestError
+from prol.serve.errors import RequestError, stopping
 from prol.serve.store import Store
 from prol.serve.writer import Writer
 
@@ -55,6 +55,7 @@ class Exporter:
         self._place = store.place / EXPORTED
         self._busy = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
         self._clear()  # a killed process may have left something
 
     def make(self, form: Form) -> Download:
@@ -74,7 +75,8 @@ class Exporter:
             self._busy.release()
 
     def stop(self) -> None:
-        """Ends a download that is being made."""
+        """Ends a download that is being made, and makes none any more."""
+        self._stopped = True
         if (process := self._process) is not None:
             process.kill()
 
@@ -104,10 +106,14 @@ class Exporter:
         with subprocess.Popen(
             command, env=threads, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as self._process:
+            if self._stopped:
+                self._process.kill()
             with suppress(subprocess.TimeoutExpired):
                 said = self._process.communicate(timeout=ONNX_SECONDS)[1]
                 if self._process.returncode == 0:
                     return target
+                if self._stopped:
+                    raise stopping()
                 reason = (said.strip().splitlines() or ["it was stopped"])[-1].removeprefix("prol: ").rstrip(".")
                 raise RequestError(409, "not_exportable", f"This learner cannot be exported to ONNX: {reason}.")
             self._process.kill()

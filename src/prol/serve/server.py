@@ -127,6 +127,8 @@ class _Server(uvicorn.Server):
         del sig, frame
         self.force_exit = self.should_exit
         self.lifecycle.is_stopping = self.should_exit = True
+        if self.service is not None:
+            self.service.stop_exports()
 
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:

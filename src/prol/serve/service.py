@@ -43,9 +43,12 @@ class Service:
     def start(self) -> None:
         self.writer.start()
 
+    def stop_exports(self) -> None:
+        """Ends a download that is being made: it may take longer than clients are waited for."""
+        self._exporter.stop()
+
     def finish(self) -> None:
         """Commits all waiting jobs, then writes the saved learner."""
-        self._exporter.stop()
         self.writer.finish()
         self._exporting.shutdown()
         self._predicting.shutdown()

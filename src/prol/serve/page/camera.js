@@ -35,7 +35,8 @@ async function start() {
     show("live");
     const devices = await navigator.mediaDevices.enumerateDevices();
     at("camera-turn").hidden = devices.filter(({ kind }) => kind === "videoinput").length < 2;
-    at("camera-label").focus();
+    // On a touch screen a focused field would bring up the keyboard uninvited.
+    at(matchMedia("(pointer: coarse)").matches ? "camera-take" : "camera-label").focus();
   } catch (error) {
     if (mine === opened) fallBack(reasonOf(error));
   }
@@ -68,6 +69,7 @@ function fallBack(reason) {
 function show(state) {
   at("camera-live").hidden = state === "fallback";
   at("camera-fallback").hidden = state !== "fallback";
+  at("camera-take").hidden = state === "fallback";
   at("camera-take").disabled = state !== "live";
 }
 

@@ -16,6 +16,7 @@ function show() {
     if (index === done.indexOf(false)) at(id).setAttribute("aria-current", "step");
     else at(id).removeAttribute("aria-current");
   });
+  at("guide-title").textContent = known > 0 ? "It knows one thing. One step is left:" : "It knows nothing yet. Three steps:";
   ended = known > 1;
   if (ended && !at("guide").hidden) say("It tells them apart now. Show it something new.");
   at("guide").hidden = ended;
