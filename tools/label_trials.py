@@ -4,8 +4,8 @@
     python tools/label_trials.py run --store DIR --out results/development/label-trials-small.jsonl
     python tools/label_trials.py again --out results/development/label-trials-small.jsonl
 
-`prepare` computes features of at most 6,000 training images once: 30 of each class of CIFAR-100, 90 of every fifth, and
-30 of each of 60 classes of CUB-200. `run` streams shuffled chunks of 10 of them through a learner, and adds a line of
+`prepare` computes features of 6,000 training images once: 30 of each class of CIFAR-100, 90 of every fifth, and 30 of
+each of 60 classes of CUB-200. `run` streams shuffled chunks of 10 of them through a learner, and adds a line of
 JSON for each stream that the file does not have yet. `again` computes estimates from the sums in the file. Streams are
 of all 100 or 60 classes (`cifar100`, `cub200`), or of 12 classes with 20 images each (`12 of cifar100`, `12 of cub200`).
 

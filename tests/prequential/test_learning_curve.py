@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import prol
 from golden_files import tiny_vit
-from prequential.test_label_issues import learnt, shuffled
+from prequential.watched_streams import learnt, shuffled
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.prequential.learning_curve import LearningCurve, middle
 from prol.prequential.statistics import BINS, Predicted, bin_of
