@@ -5,9 +5,9 @@
     python tools/label_trials.py again --out results/development/label-trials-small.jsonl
 
 `prepare` computes features of 6,000 training images once: 30 of each class of CIFAR-100, 90 of every fifth, and 30 of
-each of 60 classes of CUB-200. `run` streams shuffled chunks of 10 of them through a learner, and adds a line of
-JSON for each stream that the file does not have yet. `again` computes estimates from the sums in the file. Streams are
-of all 100 or 60 classes (`cifar100`, `cub200`), or of 12 classes with 20 images each (`12 of cifar100`, `12 of cub200`).
+each of 60 classes of CUB-200. `run` streams shuffled chunks of 10 of them through a learner, and adds a line of JSON
+for each stream that the file does not have yet. `again` computes estimates from the sums in the file. Streams are of
+all 100 or 60 classes (`cifar100`, `cub200`), or of 12 classes with 20 images each (`12 of cifar100`, `12 of cub200`).
 
     issues   5 % of the labels are changed to another class; all 20 images of each class are learnt. Of images whose
              class has 10 images by then: the area under the ROC curve by the probability of the label and by the
@@ -41,7 +41,7 @@ from prol.prequential.learning_curve import LearningCurve
 
 CHUNK, FLIPPED, FLAGGED, MORE = 10, 0.05, 0.2, 10
 FIRST_SEED = 100
-"""Constants were chosen on streams of smaller seeds."""
+"""Streams of smaller seeds were for choosing constants."""
 STREAMS = (
     ("issues", "prol_plus", "12 of cifar100", 5),
     ("issues", "prol_plus", "12 of cub200", 5),
@@ -192,7 +192,7 @@ def run(wanted: argparse.Namespace) -> None:
     for number in range(max(count for *_, count in STREAMS)):
         for task, method, kind, count in STREAMS:
             seed = FIRST_SEED + number
-            if number >= count or (task, method, kind, seed) in finished:
+            if number >= count or method not in wanted.methods or (task, method, kind, seed) in finished:
                 continue
             found = (issues if task == "issues" else curve)(wanted.store, method, kind, seed, backbone)
             row = {"task": task, "method": method, "stream": kind, "seed": seed}
@@ -207,6 +207,7 @@ def main() -> None:
     parser.add_argument("step", choices=("prepare", "run", "again"))
     parser.add_argument("--store", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/development/label-trials-small.jsonl"))
+    parser.add_argument("--methods", nargs="+", default=["prol_plus", "ncm"])
     parser.add_argument("--cifar100")
     parser.add_argument("--cub200")
     wanted = parser.parse_args()

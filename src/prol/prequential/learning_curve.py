@@ -33,9 +33,9 @@ GROWTH = 0.45
 """Exponent of the classes other than the own one."""
 GAP_DEVIATION, BIN_DEVIATION = 0.1, 0.05
 """Standard deviation of the gap between accuracy and confidence, and of the gap of a bin about that of all."""
-VARIANCE = 0.12
+VARIANCE = 0.09
 """That of one prediction about its confidence."""
-MODEL_DEVIATION = 0.04
+MODEL_DEVIATION = 0.03
 """What is left between the model and held-out images, as a share of the error."""
 FEWEST = 50
 """Predictions that an estimate takes."""
