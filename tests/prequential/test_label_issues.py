@@ -18,6 +18,7 @@ from methods.every_method import METHODS, make
 from prequential.watched_streams import PER_CLASS, further, learnt, shuffled
 from prol.data.builtin import digits
 from prol.prequential.label_issues import LabelIssues
+from prol.serve.changes import Changes, replayed
 from prol.testing.audit import audit_learner
 from prol.testing.stream import STREAM, difference, teach
 
@@ -269,3 +270,13 @@ def test_the_report_prints_and_is_json() -> None:
     assert "once 10 images" in repr(learnt(last=20).label_issues())
     values = learnt().state()[1]
     assert LabelIssues.of(values["method"], values["classes"], 0.1) == found
+
+
+def test_the_journal_of_a_service_replays_them() -> None:
+    learner = learnt(last=60)
+    changes, before = Changes(learner), learner.state()
+    changes.restart(before)
+    further(learner, 60, 65)
+    update = changes.update()
+    assert update is not None
+    assert difference(replayed(before, [update]), learner.state()) == ""
