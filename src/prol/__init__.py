@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     from prol.registry import list_datasets, list_methods
     from prol.testing import check_learner
     from prol.verbs import Evaluation as Evaluation
+    from prol.verbs import LabelIssues as LabelIssues
+    from prol.verbs import LearningCurve as LearningCurve
     from prol.verbs import evaluate as evaluate
+    from prol.verbs import label_issues as label_issues
     from prol.verbs import learn_folder as learn_folder
+    from prol.verbs import learning_curve as learning_curve
     from prol.verbs import stream
     from prol.verbs.running import compare, run
 else:
@@ -55,7 +59,9 @@ else:
         "compare": "prol.verbs.running",
         "create": "prol.creation",
         "evaluate": "prol.verbs",
+        "label_issues": "prol.verbs",
         "learn_folder": "prol.verbs",
+        "learning_curve": "prol.verbs",
         "list_datasets": "prol.registry",
         "list_methods": "prol.registry",
         "load": "prol.loading",

@@ -18,9 +18,7 @@ from prol.model import SavedState as SavedState
 from prol.options import Count, Options
 from prol.prediction import InputOptions as InputOptions
 from prol.prediction import Predictor
-from prol.prequential.label_issues import SHARE, LabelIssues
-from prol.prequential.learning_curve import SLOPE, LearningCurve
-from prol.prequential.statistics import RECORDED, Predicted
+from prol.prequential.statistics import SLOPE, ids_of
 from prol.state import State as State
 from prol.tables import Amount as Amount
 
@@ -125,12 +123,12 @@ class Learner(Predictor):
         numbers. Without them an image has its path, if one was given, or its number in the stream, from 0.
         """
         pixels, names = self.read_chunk(images, labels)
-        given = self._read_ids(images, ids, len(names))
+        given = ids_of(images, ids, len(names), self.calibration.images, self.prequential)
         new = [name for name in dict.fromkeys(names) if name not in self.row_of]
         require_text(new)
         due = self.calibration.due
         observed = self.foresee(pixels, names) if due else None
-        predicted = None if self.prequential is None else self._predict_chunk(pixels, names)
+        predicted = None if self.prequential is None else self.predict_chunk(pixels, names)
         random = self.random.get_state()
         record = None
         if new or self.several_steps or self.undo_record.enabled:
@@ -155,31 +153,6 @@ class Learner(Predictor):
             self.stored.close()
             self._latest.clear()
 
-    def _predict_chunk(self, pixels: Pixels, names: list[Label]) -> Predicted | None:
-        """What is predicted for a chunk that is about to be learnt; None where nothing can be."""
-        self.flush()  # an error of an earlier update is no error of this prediction
-        try:
-            likely = self.predict_ahead(pixels)
-        except (ValueError, RuntimeError):  # as in `foresee`: if the images are at fault, learning them says so
-            return None
-        if likely.shape[1] < 2:
-            return None
-        return Predicted.of(likely, torch.tensor([self.row_of.get(name, -1) for name in names]))
-
-    def _read_ids(self, images: Any, ids: Any, count: int) -> list[Label]:
-        recorded = self.prequential is not None and self.prequential.capacity > 0
-        if ids is None:
-            first = self.calibration.images
-            paths = [image if isinstance(image, str | Path) else None for image in images] if recorded else []
-            return [first + place if path is None else str(path) for place, path in enumerate(paths)]
-        if not recorded:
-            raise ValueError("ids are not recorded: call enable_prequential(record_ids=True) first, or give none")
-        found = read_labels([str(one) if isinstance(one, Path) else one for one in ids])
-        require_text(found)
-        if len(found) != count:
-            raise ValueError(f"{count} images but {len(found)} ids: each image needs one id")
-        return found
-
     @torch.no_grad()
     def learn_pixels(self, pixels: Pixels, rows: Tensor) -> None:
         """Learns from images in the caller's memory, of which only copies may be stored, and class rows `[B]` there."""
@@ -194,38 +167,6 @@ class Learner(Predictor):
         import prol
 
         return prol.learn_folder(self, path, chunk, seed, **options)
-
-    def enable_prequential(self, enabled: bool = True, record_ids: bool | int = False) -> None:
-        """From the next chunk on, each chunk is predicted before it is learnt, and compared with its labels.
-
-        The sums are part of the state, for `learning_curve`. With `record_ids` the ids of images with improbable labels
-        are, too, for `label_issues`: at most 1000, or so many. With `enabled` false all of it is erased.
-        """
-        capacity = int(record_ids) if not isinstance(record_ids, bool) else RECORDED * record_ids
-        if capacity < 0:
-            raise ValueError(f"record_ids must be true, false, or at least 0, got {record_ids}")
-        self.flush()
-        self.undo_record.forget()
-        begins = enabled and self.prequential is None
-        self.declare_prequential(enabled)
-        if self.prequential is not None:
-            if begins:
-                self.prequential.begin(len(self.classes), self.class_counts())
-            self.prequential.record_at_most(capacity)
-
-    def label_issues(self, share: float = SHARE) -> LabelIssues:
-        """Images whose labels are improbable, by id, among the least probable `share` of those that were judged.
-
-        ValueError without `enable_prequential(record_ids=True)`. See `prol.prequential.LabelIssues`.
-        """
-        return LabelIssues.of(self.stored.saved_values(), self.classes, share)
-
-    def learning_curve(self) -> LearningCurve:
-        """Accuracy by images per class, of predictions made before learning, and what more images would bring.
-
-        ValueError without `enable_prequential()`. See `prol.prequential.LearningCurve`.
-        """
-        return LearningCurve.of(self.prequential, self.classes, self.error_slope)
 
     def boundary(self, next_classes: Any = None) -> None:
         """A hint that a task begins; it may announce the task's classes, which fixes the order of their rows."""

@@ -29,7 +29,7 @@ from prol.classes import (
     without_row,
 )
 from prol.options import build_options
-from prol.prequential.statistics import Prequential
+from prol.prequential.statistics import RECORDED, Prequential
 from prol.state import State
 from prol.tables import Amount, Record
 from prol.undo import FAILED, UNDONE, UndoRecord
@@ -203,6 +203,24 @@ class Model:
         elif not wanted and self.prequential is not None:
             self.prequential.drop()
             self.prequential = None
+
+    def enable_prequential(self, enabled: bool = True, record_ids: bool | int = False) -> None:
+        """From the next chunk on, each chunk is predicted before it is learnt, and compared with its labels.
+
+        The sums are part of the state, for `learning_curve`. With `record_ids` the ids of images with improbable labels
+        are, too, for `label_issues`: at most 1000, or so many. With `enabled` false all of it is erased.
+        """
+        capacity = int(record_ids) if not isinstance(record_ids, bool) else RECORDED * record_ids
+        if capacity < 0:
+            raise ValueError(f"record_ids must be true, false, or at least 0, got {record_ids}")
+        self.flush()
+        self.undo_record.forget()
+        begins = enabled and self.prequential is None
+        self.declare_prequential(enabled)
+        if self.prequential is not None:
+            if begins:
+                self.prequential.begin(len(self.classes), self.class_counts())
+            self.prequential.record_at_most(capacity)
 
     # Undoing
 

@@ -15,11 +15,12 @@ from prol.calibration import Observation, Prior, observe, probabilities
 from prol.classes import Label
 from prol.model import Model
 from prol.options import CropShare, Options
+from prol.prequential.statistics import Predicted
 
 if TYPE_CHECKING:
     import pandas
 
-    from prol import Evaluation
+    from prol import Evaluation, LabelIssues, LearningCurve
     from prol.learner import Learner
 
 MOST_PRINTED = 20
@@ -255,6 +256,17 @@ class Predictor(Model):
         """Probabilities `[N, C]` of a chunk that is about to be learnt; a method may solve less often for them."""
         return self.probable(self.predict(pixels))
 
+    def predict_chunk(self, pixels: Pixels, names: Sequence[Label]) -> Predicted | None:
+        """What is predicted for a chunk that is about to be learnt, beside its labels; None where nothing can be."""
+        self.flush()  # an error of an earlier update is no error of this prediction
+        try:
+            likely = self.predict_ahead(pixels)
+        except (ValueError, RuntimeError):  # as in `foresee`: if the images are at fault, learning them says so
+            return None
+        if likely.shape[1] < 2:
+            return None
+        return Predicted.of(likely, torch.tensor([self.row_of.get(name, -1) for name in names]))
+
     def follow(self, earlier: Self) -> bool:  # noqa: ARG002
         """Takes over what an earlier state of this learner has solved, where that makes hardly a difference.
 
@@ -276,6 +288,24 @@ class Predictor(Model):
         import prol
 
         return prol.evaluate(cast("Learner", self), data)
+
+    def label_issues(self, share: float = 0.2) -> LabelIssues:
+        """Images whose labels are improbable, by id, among the least probable `share` of those that were judged.
+
+        ValueError without `enable_prequential(record_ids=True)`. See `prol.prequential.LabelIssues`.
+        """
+        import prol
+
+        return prol.label_issues(cast("Learner", self), share)
+
+    def learning_curve(self) -> LearningCurve:
+        """Accuracy by images per class, of predictions made before learning, and what more images would bring.
+
+        ValueError without `enable_prequential()`. See `prol.prequential.LearningCurve`.
+        """
+        import prol
+
+        return prol.learning_curve(cast("Learner", self))
 
     def probable(self, scores: Tensor) -> Tensor:
         """Probabilities `[N, C]`, float64, of scores that `predict` returned; 0 where nothing was learnt of a class."""

@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 
 from prol.classes import Label
 from prol.prediction import data_frame
-from prol.prequential.statistics import BINS, Prequential
+from prol.prequential.statistics import BINS, SLOPE, Prequential
 
 if TYPE_CHECKING:
     import pandas
 
 MORE = 10
 """Images per class that an estimate adds unless another number is given."""
-SLOPE = 0.3, 0.15
-"""β before there is evidence: its mean and standard deviation, for methods that do not say otherwise."""
 GROWTH = 0.45
 """Exponent of the classes other than the own one."""
 GAP_DEVIATION, BIN_DEVIATION = 0.1, 0.05

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from prol.classes import Label
+from prol.classes import Label, read_labels, require_text
 from prol.state import State
 
 ENOUGH = 10
@@ -19,6 +20,9 @@ BINS = 24
 SUMS = 4
 RECORDED = 1000
 """Ids that are recorded unless another number is given."""
+SLOPE = 0.3, 0.15
+"""Mean and standard deviation of β where the error falls as n^-β with n images per class, of methods that do not say
+otherwise: before there is evidence."""
 LISTS = ("ids", "labels", "predicted", "probabilities", "others")
 """Of each recorded image: id, row of its label, row of the most probable other class, and both probabilities."""
 
@@ -145,6 +149,21 @@ class Prequential:
     def notes(self) -> list[str]:
         """What removing a class, or unlearning images, leaves here."""
         return [f"the ids of {len(self.ids)} images with improbable labels are recorded"] if self.ids else []
+
+
+def ids_of(images: Any, ids: Any, count: int, first: int, statistics: Prequential | None) -> list[Label]:
+    """Of each of `count` images the id given, its path, or its number in the stream, which begins with `first`."""
+    recorded = statistics is not None and statistics.capacity > 0
+    if ids is None:
+        paths = [image if isinstance(image, str | Path) else None for image in images] if recorded else []
+        return [first + place if path is None else str(path) for place, path in enumerate(paths)]
+    if not recorded:
+        raise ValueError("ids are not recorded: call enable_prequential(record_ids=True) first, or give none")
+    found = read_labels([str(one) if isinstance(one, Path) else one for one in ids])
+    require_text(found)
+    if len(found) != count:
+        raise ValueError(f"{count} images but {len(found)} ids: each image needs one id")
+    return found
 
 
 def bin_of(images: float) -> int:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from prol.classes import Label
 from prol.evaluation.metrics import calibration_error, confidence_bins
 from prol.prediction import MOST_PRINTED, data_frame, html_table
+from prol.prequential.label_issues import SHARE, LabelIssues
+from prol.prequential.learning_curve import LearningCurve
 from prol.verbs.chunks import ImageStream, read_batch
 from prol.verbs.source import Batch, Source, open_source
 
@@ -182,3 +184,13 @@ def _batches(data: Any) -> Iterator[Batch]:
         return map(read_batch, opened)
     split = opened.test if len(opened.test.labels) else opened.train
     return opened.batches(split, np.arange(len(split.labels)), _TEST_BATCH)
+
+
+def label_issues(learner: Learner, share: float = SHARE) -> LabelIssues:
+    """What `learner.label_issues` returns."""
+    return LabelIssues.of(learner.stored.saved_values(), learner.classes, share)
+
+
+def learning_curve(learner: Learner) -> LearningCurve:
+    """What `learner.learning_curve` returns."""
+    return LearningCurve.of(learner.prequential, learner.classes, learner.error_slope)
