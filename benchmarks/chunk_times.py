@@ -5,7 +5,7 @@
 Images are noise of the network's size: what is measured does not depend on what they show. Each class is learnt once in
 large chunks, then chunks of ten are timed. A chunk is due when the learner calibrates itself on it. "followed" is a
 prediction of a new learner in the present state that takes over what the state ten chunks ago had solved, as the
-service does after each lesson. Every number of classes has a process of its own.
+service does after each update. Every number of classes has a process of its own.
 """
 
 from __future__ import annotations

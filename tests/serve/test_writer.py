@@ -17,6 +17,7 @@ import prol
 from prol.backbones import ViT
 from prol.methods.closed_form.ncm import NCM
 from prol.runs.saving import saved_sha256
+from prol.serve import snapshots
 from prol.serve.batches import JobQueue
 from prol.serve.errors import RequestError
 from prol.serve.jobs import Job, LateLabels, Learn, Remove, Result, WriteContext
@@ -226,7 +227,10 @@ def test_a_snapshot_is_made_of_the_newest_commit_and_readers_never_wait(tiny: Vi
     assert made == [0, 1, 3]
 
 
-def test_a_snapshot_that_takes_over_a_solution_is_followed_by_an_exact_one(tiny: ViT) -> None:
+def test_a_snapshot_that_takes_over_a_solution_is_followed_by_an_exact_one(
+    tiny: ViT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "EXACT_AFTER", 0.1)
     learner = prol.create("prol_plus", tiny, budget_mb=1, adapt_steps=0)
     images = torch.randint(0, 256, (40, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     learner.learn(images[:30], [0, 1, 2] * 10)

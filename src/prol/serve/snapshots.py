@@ -20,6 +20,8 @@ UNASKED = 9
 """Rest after a snapshot, in times of what it took, while chunks are learnt and nobody predicts."""
 LONGEST_PAUSE = 1.0
 """Seconds without a new chunk after which learning has paused."""
+EXACT_AFTER = 5.0
+"""The same for an exact snapshot: the next update has to wait for one that has begun."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,6 @@ class Publisher:
         """When the next snapshot is to be made."""
         rested = self._ended + self._took
         if not self._is_offered:
-            return math.inf if self.current.exact or self._failed else max(rested, self._offered + LONGEST_PAUSE)
+            return math.inf if self.current.exact or self._failed else max(rested, self._offered + EXACT_AFTER)
         paused = min(self._offered + min(self._took, LONGEST_PAUSE), self._ended + UNASKED * self._took)
         return rested if self._asked else max(rested, paused)

@@ -1,4 +1,4 @@
-// Undoing the last lesson, by a button or by Ctrl+Z outside of a field that somebody is writing in.
+// Undoing the last update, by a button or by Ctrl+Z outside of a field that somebody is writing in.
 
 import { complain, say } from "./notices.js";
 import { newKey, request } from "./service.js";
@@ -13,7 +13,7 @@ let working = false;
 let written = null; // the field that was written in since it has the focus
 let whenUndone = () => {};
 
-// `handler` receives the cards whose lesson was undone; none if it was not taught on this page.
+// `handler` receives the cards whose update was undone; none if it was not taught on this page.
 export function onUndone(handler) {
   whenUndone = handler;
 }
@@ -31,7 +31,7 @@ async function undo() {
   try {
     const options = { method: "POST", headers: { "Idempotency-Key": newKey() } };
     const { undone } = await request("undo", options);
-    say(`The last lesson is undone: ${images(undone)}.`);
+    say(`The last update is undone: ${images(undone)}.`);
     last = { version: 0, cards: [] };
     whenUndone(own.length === undone ? own : []);
   } catch (error) {
