@@ -1,6 +1,6 @@
 """How long chunks of ten images take, and the first prediction after one, by the number of classes.
 
-    python benchmarks/chunk_times.py --classes 40 2000 --out results/speed/chunk_times.json
+    python benchmarks/chunk_times.py --classes 40 2000 --out results/chunk_times/small.json
 
 Images are noise of the network's size: what is measured does not depend on what they show. Each class is learnt once in
 large chunks, then chunks of ten are timed. A chunk is due when the learner calibrates itself on it. "followed" is a

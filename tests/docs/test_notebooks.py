@@ -21,7 +21,7 @@ def cells(notebook: Any) -> list[Any]:
 
 def kinds(notebook: Any) -> list[list[str]]:
     """Of each cell, what kinds of outputs it has: text, tables, pictures."""
-    return [[kind for output in cell.outputs for kind in output.get("data", {"text": ""})] for cell in cells(notebook)]
+    return [sorted(kind for one in cell.outputs for kind in one.get("data", {"text": ""})) for cell in cells(notebook)]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
