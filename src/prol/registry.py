@@ -71,6 +71,7 @@ _BUILT_IN = {
     "checks": {
         "PC101": "prol.checks.images:few_images",
         "PC102": "prol.checks.images:near_duplicates",
+        "PC103": "prol.checks.learners:contradicting_labels",
         "PC201": "prol.checks.learners:preprocessing",
         "PC202": "prol.checks.learners:budget",
         "PC203": "prol.checks.learners:label_order",

@@ -122,6 +122,26 @@ def test_the_images_of_a_run_on_a_folder_are_compared(run: Callable[..., Path], 
     assert found(run("digits"), "PC102").status == "not applicable"
 
 
+# PC103
+
+
+@pytest.mark.parametrize(
+    ("probability", "judged", "status"), [(0.2, 40, "passed"), (0.001, 40, "issue"), (0.001, 400, "tip")]
+)
+def test_labels_that_contradict_their_images(probability: float, judged: int, status: str, tmp_path: Path) -> None:
+    learner = prol.create("ncm", "tiny", device="cpu")
+    learner.enable_prequential(record_ids=True)
+    learner.learn([np.asarray(photo(seed)) for seed in range(2)], ["cat", "dog"])
+    learner.save(tmp_path / "saved")
+    assert found(tmp_path / "saved", "PC103").status == "not applicable"
+    lists = {"ids": ["7.jpg"], "labels": [1], "predicted": [0], "probabilities": [probability], "others": [0.95]}
+    values = {"judged": judged, **lists}
+    recorded = both(*(setting("state", "method", "prequential", name, to=value) for name, value in values.items()))
+    finding = found(change_meta(tmp_path / "saved", recorded), "PC103")
+    assert finding.status == status
+    assert finding.places == (() if status == "passed" else ("7.jpg: dog, predicted cat",))
+
+
 # PC201
 
 

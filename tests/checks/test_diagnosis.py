@@ -38,7 +38,7 @@ def test_the_status_says_whether_there_is_an_issue(command, tmp_path: Path) -> N
     (spoilt / "test" / "class0" / "copy.png").write_bytes((spoilt / "train" / "class0" / "0.png").read_bytes())
     code, out, err = command("check", str(clean))
     assert (code, err) == (0, "")
-    assert out.startswith(f"2 passed, 7 not applicable: {clean} is a folder of 26 images of 2 classes\n")
+    assert out.startswith(f"2 passed, 8 not applicable: {clean} is a folder of 26 images of 2 classes\n")
     code, out, err = command("check", str(spoilt))
     assert (code, err) == (1, "")
     assert "issue  PC102  Near-duplicates across training and test\n" in out
@@ -65,13 +65,13 @@ def test_everything_is_said_on_demand(command, tmp_path: Path) -> None:
     short, long = command("check", str(tmp_path)).out, command("check", str(tmp_path), "--all").out
     assert "there is no finished run here" in long
     assert "there is no finished run here" not in short
-    assert "not applicable: PC201 " in short
+    assert "not applicable: PC103 " in short
 
 
 def test_a_diagnosis_prints_in_python_and_in_notebooks(tmp_path: Path) -> None:
     found = diagnose(lay_out(tmp_path, train=3))
     assert not found.has_issues
-    assert repr(found).startswith("1 tip, 1 passed, 7 not applicable: ")
+    assert repr(found).startswith("1 tip, 1 passed, 8 not applicable: ")
     assert "<td>tip</td><td>PC101</td>" in found._repr_html_()
 
 

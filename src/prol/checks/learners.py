@@ -1,4 +1,4 @@
-"""Checks of what a learner was built from and stores: preprocessing, order of the classes, budget."""
+"""Checks of what a learner was built from, stores and has seen: labels, preprocessing, order of the classes, budget."""
 
 from __future__ import annotations
 
@@ -10,11 +10,33 @@ from prol.backbones.built_in import saved_built_in
 from prol.backbones.opening import open_backbone, split_image_size
 from prol.checks.finding import Outcome, Status, check, listed
 from prol.checks.subject import Learnt, Subject
+from prol.prequential.label_issues import LabelIssues
 
+IMPROBABLE, CERTAIN = 0.01, 0.9
+"""A label is improbable below the one, another class certain above the other, in predictions made before learning."""
+MANY = 0.01
+"""Share of judged images of which such predictions are seldom wrong."""
 NEAR_BUDGET, OVER_BUDGET = 0.99, 1.05
 _FEWEST_CLASSES = 5
 """Fewer classes are in alphabetical order by chance, once in 24 times or more often."""
 _OF_VALUES = ("mean", "std")
+
+
+@check("PC103", "Labels that contradict their images")
+def contradicting_labels(subject: Subject) -> Outcome:
+    judged, places = 0, list[str]()
+    for learner in subject.learners:
+        if (learner.values or {}).get("prequential", {}).get("capacity"):
+            found = LabelIssues.of(learner.values or {}, learner.classes, share=1.0)
+            judged += found.judged
+            certain = [one for one in found if one.probability < IMPROBABLE and one.other_probability > CERTAIN]
+            places += [f"{one.id}: {one.label}, predicted {one.other}" for one in certain]
+    if not judged:
+        return Outcome.absent("no predictions were recorded before learning: call enable_prequential(record_ids=True)")
+    if not places:
+        return Outcome("passed", f"no label contradicts a certain prediction, of {judged:,} images")
+    message = f"{len(places):,} of {judged:,} labels contradict a certain prediction: {listed(places)}"
+    return Outcome("issue" if len(places) > MANY * judged else "tip", message, tuple(places))
 
 
 @check("PC201", "Preprocessing that does not fit the weights")

@@ -18,7 +18,10 @@ NCM = "ncm"
 
 @dataclass(frozen=True)
 class Learnt:
-    """What the files say of one learner; `counts` are images by class, None where the method does not count them."""
+    """What the files say of one learner; `counts` are images by class, None where the method does not count them.
+
+    `values` is the JSON part of a saved learner's state; of a run it is not read.
+    """
 
     name: str
     options: Mapping[str, Any]
@@ -27,6 +30,7 @@ class Learnt:
     bytes_stored: int | None
     classes: tuple[str, ...]
     counts: Mapping[str, int] | None
+    values: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ def _of_meta(name: str, meta: Mapping[str, Any]) -> Learnt:
         size,
         classes,
         counts,
+        meta["state"]["method"],
     )
 
 
