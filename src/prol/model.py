@@ -43,31 +43,11 @@ SavedState = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and everything else as JSON."""
 _MOST_NAMED = 8
 _DOCUMENTED = (
-    *("backbone", "classes", "name", "options", "seed"),
-    *(
-        "learn",
-        "learn_folder",
-        "predict",
-        "classify",
-        "evaluate",
-        "boundary",
-        "familiarity",
-        "predict_with_familiarity",
-    ),
-    *("encode_images", "predict_encoded", "state", "load_state", "clone", "save", "rename_class", "merge_classes"),
-    *(
-        "remove_class",
-        "unlearn",
-        "enable_undo",
-        "undo",
-        "enable_prequential",
-        "label_issues",
-        "learning_curve",
-        "class_counts",
-        "footprint",
-        "report",
-        "needs_tasks",
-    ),
+    *("backbone", "classes", "name", "options", "seed", "learn", "learn_folder", "predict", "classify", "evaluate"),
+    *("boundary", "familiarity", "predict_with_familiarity", "encode_images", "predict_encoded", "state"),
+    *("load_state", "clone", "save", "rename_class", "merge_classes", "remove_class", "unlearn", "enable_undo"),
+    *("undo", "enable_prequential", "label_issues", "learning_curve", "class_counts", "footprint", "report"),
+    "needs_tasks",
 )
 
 

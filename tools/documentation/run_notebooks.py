@@ -5,7 +5,6 @@ python tools/documentation/run_notebooks.py
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,4 +29,3 @@ if __name__ == "__main__":
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         print(path.name, flush=True)
         nbformat.write(executed(path), path)  # type: ignore[no-untyped-call]
-    sys.exit()

@@ -10,7 +10,7 @@ from torch import Tensor
 from methods.prol_plus.small_prol_plus import learn, make
 from methods.small_streams import pictures
 from prol.backbones import ViT
-from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.moments import ClassTotals, Totals
 from prol.methods.prol_plus.gaussian import Gaussian
 from prol.methods.prol_plus.learner import MOST_AHEAD, PROLPlus
 
@@ -31,7 +31,7 @@ def test_class_means_are_those_of_the_new_sums(after: list[int]) -> None:
     """Also of new classes, of one that is only announced, and of one of which nothing is left."""
     before, now = moments([0, 1, 2, 3] * 5, 4), moments(after, max(4, max(after) + 2))
     gaussian = Gaussian.of(before, torch.zeros(WIDTH), 300.0)
-    found = gaussian.with_means(before.classes, now.classes)
+    found = gaussian.with_means(ClassTotals(before.sums, before.counts), ClassTotals(now.sums, now.counts))
     means, seen = now.sums / now.counts.clamp(min=1).unsqueeze(1), now.counts > 0
     apart = (means - means[seen].mean(0)).float() * seen.unsqueeze(1)
     solved = gaussian.metric.solve(apart)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from methods.prol_plus.small_prol_plus import dense, dense_familiarity, dense_scores
-from prol.methods.closed_form.moments import Totals
+from prol.methods.closed_form.moments import ClassTotals, Totals
 from prol.methods.closed_form.solvers import lda
 from prol.methods.prol_plus import gaussian as gaussian_module
 from prol.methods.prol_plus.gaussian import (
@@ -51,7 +51,7 @@ def scores(x: NDArray[np.float64], rows: list[int], probes: NDArray[np.float64],
 
 def familiarity_of(sums: Totals, levels: Tensor, k: float) -> Familiarity:
     gaussian = Gaussian.of(sums, levels, k)
-    return Familiarity.of(gaussian, Overall.of(gaussian, sums.classes, lambda: sums, levels, k))
+    return Familiarity.of(gaussian, Overall.of(gaussian, ClassTotals(sums.sums, sums.counts), lambda: sums, levels, k))
 
 
 @given(count=st.integers(4, 60), seed=st.integers(0, 50), k=st.sampled_from([0.5, 20.0, 300.0]))
@@ -85,7 +85,7 @@ def test_familiarity_is_the_same_with_many_classes_to_features(
     gaussian, found = Gaussian.of(totals(x, rows, 3), levels, 300.0), []
     for limit in (1, 100):
         monkeypatch.setattr(gaussian_module, "MANY_CLASSES", limit)
-        overall = Overall.of(gaussian, sums.classes, lambda: sums, levels, 300.0)
+        overall = Overall.of(gaussian, ClassTotals(sums.sums, sums.counts), lambda: sums, levels, 300.0)
         assert (overall.between is None) == (limit == 100)
         found.append(overall.squares(torch.from_numpy(probes)))
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)

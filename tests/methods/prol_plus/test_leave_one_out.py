@@ -28,8 +28,8 @@ def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 def solved(x: torch.Tensor, rows: torch.Tensor) -> tuple[Familiarity, ClassTotals]:
     totals, levels = Totals.of(x, rows, CLASSES + 1), torch.zeros(WIDTH)
     gaussian = Gaussian.of(totals, levels, 300.0)
-    overall = Overall.of(gaussian, totals.classes, lambda: totals, levels, 300.0)
-    return Familiarity.of(gaussian, overall), totals.classes
+    overall = Overall.of(gaussian, ClassTotals(totals.sums, totals.counts), lambda: totals, levels, 300.0)
+    return Familiarity.of(gaussian, overall), ClassTotals(totals.sums, totals.counts)
 
 
 @pytest.mark.parametrize(("count", "tolerance"), [(2000, 0.01), (400, 0.05)])

@@ -26,7 +26,7 @@ def stream(classes: int, each: int, apart: float, seed: int = 0) -> tuple[Tensor
 
 def solved(x: Tensor, rows: Tensor) -> tuple[Gaussian, ClassTotals]:
     totals = Totals.of(x, rows, int(rows.max()) + 2)  # of one class nothing was learnt
-    return Gaussian.of(totals, torch.zeros(WIDTH), 300.0), totals.classes
+    return Gaussian.of(totals, torch.zeros(WIDTH), 300.0), ClassTotals(totals.sums, totals.counts)
 
 
 def familiarity_of(x: Tensor, rows: Tensor) -> Familiarity:

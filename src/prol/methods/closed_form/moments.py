@@ -40,10 +40,6 @@ class Totals:
     sums: Tensor
     counts: Tensor
 
-    @property
-    def classes(self) -> ClassTotals:
-        return ClassTotals(self.sums, self.counts)
-
     @classmethod
     def of(cls, features: Tensor, rows: Tensor, classes: int) -> Totals:
         """The moments of features `[B, M]` that belong to the class rows `[B]`."""
@@ -127,7 +123,8 @@ class Moments:
         return self.part(0, self.width, dtype)
 
     def class_totals(self) -> ClassTotals:
-        return ClassTotals(self.sums.rows.double(), self.counts.rows.clone())
+        """Copies, which later updates do not change."""
+        return ClassTotals(self.sums.rows.to(torch.float64, copy=True), self.counts.rows.clone())
 
     def part(self, first: int, last: int, dtype: torch.dtype = torch.float64) -> Totals:
         """Moments of the features from `first` up to but not including `last`, as if there were no others.

@@ -306,10 +306,8 @@ class PROLPlus(Learner):
                 self._continue(*self._ahead[1:])
             found = super().predict_ahead(pixels)
             if "_gaussian" in self._latest:
-                totals = self.moments.class_totals()
-                before = ClassTotals(totals.sums.clone(), totals.counts.clone())
                 gaussian, correction = self._latest["_gaussian"], self.latest(self._correction)
-                self._ahead = self.stored.registry.loads, before, gaussian, correction
+                self._ahead = self.stored.registry.loads, self.moments.class_totals(), gaussian, correction
             return found
         finally:
             self._latest = solved
