@@ -87,7 +87,7 @@ def learn(
     name, options = read_method(method)
     network = a.sized(backbone, image_size)
     recipe = Recipe(name, None if network == "auto" else network, options, seed, device, precision, chunk)
-    executor = _executor(on, jobs, retries, cpus, gpus, device)
+    executor = make_executor(on, jobs, retries, cpus, gpus, device)
     console = output()
     with console.resumable():
         learnt = learn_in_shards(images, recipe, out, executor, shards=shards)
@@ -101,7 +101,15 @@ def learn(
     )
 
 
-def _executor(on: str, jobs: int | None, retries: int, cpus: float | None, gpus: float | None, device: str) -> Executor:
+def make_executor(
+    on: str,
+    jobs: int | None,
+    retries: int,
+    cpus: float | None = None,
+    gpus: float | None = None,
+    device: str = "auto",
+) -> Executor:
+    """The executor that `--on` names."""
     from prol.runs.executors import LocalProcesses
 
     where, _, address = on.partition(":")
