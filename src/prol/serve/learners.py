@@ -42,12 +42,11 @@ from prol.serve.schemas import NewLearnerBody, OwnLimits
 from prol.serve.security import RateLimiter, Tokens, digest_of
 from prol.serve.service import Lifecycle, Service
 from prol.serve.settings import Limits, ServeOptions
-from prol.serve.store import SERVICE, Store, open_service
+from prol.serve.store import SERVICE, SEVERAL_FILE, Store, open_service
 from prol.serve.uploads import MemoryBudget
 from prol.serve.workers import Workers
 from prol.typed_json import read_file
 
-INDEX_FILE = "learners.json"
 ACCESS_FILE = "access.json"
 FORMAT = 1
 NAME_RULE = "a name has 1 to 64 lower-case letters, digits, - and _, and begins with a letter or a digit"
@@ -105,6 +104,14 @@ class Entry:
         """While it is loaded."""
         return COPIES * self.bytes + BESIDES
 
+    def take(self) -> tuple[Service, Store]:
+        """Its service, which is dropped: from here on requests wait until it is loaded again."""
+        service, store = self.service, self.store
+        assert service is not None
+        assert store is not None
+        self.service = self.store = None
+        return service, store
+
     def grant(self, access: _Access) -> None:
         """Tokens are in effect from the next request on."""
         read, write = (None if one is None else bytes.fromhex(one) for one in (access["read"], access["write"]))
@@ -135,7 +142,7 @@ class Learners:
         self._require_usable()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = take_lock(self.folder)
-        index = self.folder / INDEX_FILE
+        index = self.folder / SEVERAL_FILE
         if index.exists():
             saved = read_file(index, _Index)
             self._backbone = open_saved_backbone(
@@ -265,7 +272,7 @@ class Learners:
         self._files.shutdown()
         if self._workers is not None:
             self._workers.stop()
-        failed = [entry.name for entry in self.loaded() if not self._close(entry)]
+        failed = [entry.name for entry in self.loaded() if not self._close(entry, *entry.take())]
         if failed:
             raise OSError(
                 f"saved learners in {self.folder} could not be updated ({', '.join(failed)}); nothing is lost: "
@@ -304,7 +311,9 @@ class Learners:
                 return
             idle = [entry for entry in loaded if not entry.users]
             if idle:
-                await self._in_thread(self._close, min(idle, key=lambda entry: entry.used))
+                oldest = min(idle, key=lambda entry: entry.used)
+                await self._in_thread(self._close, oldest, *oldest.take())
+                await self._in_thread(_give_memory_back)  # now that nothing refers to it
                 self.written_out += 1
             elif until is None:
                 return
@@ -343,15 +352,11 @@ class Learners:
         self.loads += 1
         self.load_seconds += time.monotonic() - began
 
-    def _close(self, entry: Entry) -> bool:
+    def _close(self, entry: Entry, service: Service, store: Store) -> bool:
         """Writes a learner out if it has changed, and drops it; whether its saved learner is up to date.
 
         If not, nothing is lost: what was acknowledged is in its checkpoint and its journal.
         """
-        service, store = entry.service, entry.store
-        assert service is not None
-        assert store is not None
-        entry.service = entry.store = None  # requests wait until it is loaded again
         saved = True
         try:
             service.writer.finish()
@@ -363,8 +368,6 @@ class Learners:
         finally:
             store.release()
             entry.bytes = _bytes_on_disk(entry.folder)
-        del service
-        _give_memory_back()
         return saved
 
     def _build(self, wanted: NewLearnerBody, access: _Access) -> None:
@@ -393,12 +396,13 @@ class Learners:
 
     def _erase(self, entry: Entry) -> None:
         """Once the folder has another name, the learner is gone; what a kill leaves of it is removed at the start."""
-        service, store = entry.service, entry.store or Store(entry.folder, self._options.checkpoints)
-        if service is None:
+        if entry.service is None:
+            store = Store(entry.folder, self._options.checkpoints)
             store.lock()
         else:
+            service, store = entry.take()
             service.writer.finish()
-            entry.service = entry.store = None
+            del service
         try:
             store.journal.erase()
             gone = entry.folder.with_name(f".{entry.name}.deleted")
@@ -408,7 +412,6 @@ class Learners:
         finally:
             store.release()
         shutil.rmtree(gone, ignore_errors=True)
-        del service
         _give_memory_back()
 
     def _find(self, place: Path) -> None:

@@ -48,6 +48,8 @@ from prol.typed_json import Count, problem_of
 
 FORMAT = 1
 SERVICE = "service"
+SEVERAL_FILE = "learners.json"
+"""In a folder of several learners."""
 DEFAULT_METHOD = "prol_plus"
 
 _OWN_FILES = {SERVICE, MODEL_FILE, NEW_MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE, HUB_FILE}
@@ -261,6 +263,8 @@ def _require_usable(store: Store) -> None:
         raise ValueError(f"{folder} is a file: name the folder of a saved learner, or one that does not exist yet")
     names = {part.name for part in folder.iterdir()} if folder.exists() else set()
     begun = SERVICE in names and (names <= _OWN_FILES or store.checkpoints.newest_number() is not None)
+    if SEVERAL_FILE in names:
+        raise ValueError(f"{folder} holds several learners: give --several, or name the folder of one")
     if names and META_FILE not in names and not begun:
         raise ValueError(f"{folder} holds {min(names)} and no saved learner: choose another folder")
 
