@@ -87,9 +87,7 @@ def test_whether_a_learner_exists_is_not_told_to_those_without_its_token(
         assert error(client.get("/classes")) == (404, "unknown_learner")
 
 
-def test_requests_without_a_right_load_nothing(
-    nursery: Nursery, guarded: Server, small_vit: str, tmp_path: Path
-) -> None:
+def test_requests_without_a_right_load_nothing(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
     flags = ("--several", "--backbone", small_vit)
     served = running(nursery, tmp_path / "learners", *flags, PROL_ADMIN_TOKEN="administrator")
     with served as server, administrator(server) as client:
