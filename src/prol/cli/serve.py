@@ -10,7 +10,7 @@ import typer
 
 from prol.cli import arguments as a
 
-_NEW, _WHO, _LIMITS = "A new learner", "Who may connect", "Limits"
+_NEW, _WHO, _LIMITS, _SEVERAL = "A new learner", "Who may connect", "Limits", "Several learners"
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,31 @@ class LimitFlags:
     pending_images: int = a.flag("The maximum number of images that wait for a late label.", _LIMITS, default=10_000)
     pending_bytes: int = a.flag("The maximum memory for images that wait for a label.", _LIMITS, default=256 * 2**20)
     pending_seconds: float = a.flag("How long an image waits for its label.", _LIMITS, default=600.0)
+    learners: int = a.flag("The maximum number of learners.", _SEVERAL, default=1000)
+    loaded_bytes: int = a.flag(
+        "The memory of loaded learners, beyond which the least recently used are written out.", _SEVERAL, default=2**30
+    )
 
 
 @a.with_flags
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A saved learner, or a folder to create one in.")],
     *,
+    several: Annotated[
+        bool,
+        typer.Option(
+            "--several",
+            help="Serve several learners, in folders below DIR, over one network.",
+            rich_help_panel=_SEVERAL,
+        ),
+    ] = False,
+    admin_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the token that may create and delete learners. By default PROL_ADMIN_TOKEN.",
+            rich_help_panel=_SEVERAL,
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.", rich_help_panel=_WHO)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.", rich_help_panel=_WHO)] = 8000,
     read_token_file: Annotated[
@@ -98,8 +117,16 @@ def serve(
     chosen["queue"] = waiting if queue is None else queue
     network = backbone if image_size is None else a.sized(backbone or "auto", image_size)
     options = ServeOptions(method, network, parse_pairs(option or []), seed, device, checkpoints, journal)
-    tokens = Tokens.of(read_token(read_token_file, "PROL_READ_TOKEN"), read_token(write_token_file, "PROL_WRITE_TOKEN"))
+    read, write = read_token(read_token_file, "PROL_READ_TOKEN"), read_token(write_token_file, "PROL_WRITE_TOKEN")
+    admin = read_token(admin_token_file, "PROL_ADMIN_TOKEN") if several or admin_token_file else None
+    if several and (read or write):
+        raise ValueError("with --several each learner has tokens of its own: give --admin-token-file alone")
+    if several and (method or option or seed):
+        raise ValueError("with --several learners are created by POST /v1: leave --method, --option and --seed out")
+    if admin_token_file and not several:
+        raise ValueError("--admin-token-file is for --several: use --write-token-file")
+    tokens = Tokens.of(read, write, admin)
     if (tls_cert is None) != (tls_key is None):
         raise ValueError("--tls-cert and --tls-key belong together: give both")
     tls = None if tls_cert is None or tls_key is None else tls_context(tls_cert, tls_key)
-    run(folder, options, Limits(**chosen), tokens, host, port, tls)
+    run(folder, options, Limits(**chosen), tokens, host, port, tls, several)

@@ -98,6 +98,10 @@ class Checkpoints:
         """The highest number, even if that checkpoint is damaged."""
         return next((number for number, _, _ in self._newest_first()), None)
 
+    def newest_bytes(self) -> int | None:
+        """The size of that checkpoint."""
+        return next((path.stat().st_size for _, _, path in self._newest_first()), None)
+
     def drop_after(self, number: int) -> None:
         """Removes checkpoints with higher numbers, as far as possible."""
         for present, _, path in self._newest_first():

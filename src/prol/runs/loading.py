@@ -47,19 +47,26 @@ _LARGEST = 2**63 - 1
 def require_size(
     kind: type[Learner], backbone: Backbone, options: Any, seed: int, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Refuses options for which a learner would be built that is much larger than the saved tensors.
-
-    A learner of shapes alone is built, which takes no memory.
-    """
+    """Refuses options for which a learner would be built that is much larger than the saved tensors."""
     saved = Amount.of(*tensors.values())
     for name, value in dataclasses.asdict(options).items():
         if isinstance(value, int) and value > max(_ANY_COUNT, saved.count) and not name.endswith("_steps"):
             raise ValueError(f"its option {name} is {value}, but only {saved.count} numbers were saved")
+    needed = size_of(kind, backbone, options, seed)
+    if needed is not None and needed > MOST_TIMES * saved.bytes + SPARE_BYTES:
+        raise ValueError(f"its options ask for {needed / 1e6:,.0f} MB, but only {saved.bytes / 1e6:,.1f} MB were saved")
+
+
+def size_of(kind: type[Learner], backbone: Backbone, options: Any, seed: int = 0) -> int | None:
+    """Bytes of a learner that has learnt nothing yet; None where a method of another package needs values for it.
+
+    A learner of shapes alone is built, which takes no memory.
+    """
     try:
         with torch.device("meta"):
             outline = kind(shapes_of(backbone), options, seed)
-    except (RuntimeError, TypeError, NotImplementedError):  # a method of another package that needs values, not shapes
-        return
+    except (RuntimeError, TypeError, NotImplementedError):
+        return None
     needed = 0
     for entry in outline.stored.entries():
         # An empty table counts as one row, which a method may draw to see its shape.
@@ -68,8 +75,7 @@ def require_size(
         else:
             buffer = entry.table.buffer
             needed += max(1, len(buffer)) * buffer.shape[1:].numel() * buffer.element_size()
-    if needed > MOST_TIMES * saved.bytes + SPARE_BYTES:
-        raise ValueError(f"its options ask for {needed / 1e6:,.0f} MB, but only {saved.bytes / 1e6:,.1f} MB were saved")
+    return needed
 
 
 def shapes_of(backbone: Backbone) -> Backbone:
@@ -178,7 +184,7 @@ def load(
     if backbone is None or isinstance(backbone, str):
         backbone = open_saved_backbone(meta, place, backbone, device=device, precision=precision)
     else:
-        _require_same_weights(backbone, meta["backbone"], place)
+        require_same_weights(backbone, meta["backbone"], place)
     state = meta["state"] | {"classes": meta["classes"]}
     return restored(kind, backbone, meta, (read_tensors(model), state), place)
 
@@ -271,7 +277,7 @@ def open_saved_backbone(
         on_cpu = pick_device(device).type == "cpu"
         precision = "float32" if saved["precision"] == "bf16" and on_cpu else saved["precision"]
     backbone = open_backbone(name, device=device, precision=precision)
-    _require_same_weights(backbone, saved["backbone"], place)
+    require_same_weights(backbone, saved["backbone"], place)
     return backbone
 
 
@@ -299,7 +305,7 @@ def saved_backbone_name(saved: Mapping[str, str], place: Path) -> str:
     return name
 
 
-def _require_same_weights(backbone: Backbone, saved: Mapping[str, str], place: Path) -> None:
+def require_same_weights(backbone: Backbone, saved: Mapping[str, str], place: Path) -> None:
     if backbone.sha256 != saved["sha256"]:
         raise ValueError(
             f"{place} was learnt on backbone {saved['name']!r} with weights {saved['sha256'][:12]}, but "

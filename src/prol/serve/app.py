@@ -17,13 +17,20 @@ from prol import __version__
 from prol.serve.errors import RequestError
 from prol.serve.middleware import Admission
 from prol.serve.monitoring import Activity
-from prol.serve.routes import class_routes, export_routes, learning_routes, page_routes, status_routes
+from prol.serve.routes import (
+    class_routes,
+    export_routes,
+    health_routes,
+    learning_routes,
+    page_routes,
+    status_routes,
+)
 from prol.serve.security import AccessControl, RateLimiter, Tokens
 from prol.serve.service import Lifecycle
 from prol.serve.settings import Limits
 from prol.serve.uploads import MemoryBudget
 
-_HEADERS = {
+HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -38,6 +45,30 @@ _HTTP_ERRORS = {
 def create_app(
     lifecycle: Lifecycle, limits: Limits, tokens: Tokens, activity: Activity, budget: MemoryBudget
 ) -> FastAPI:
+    """The application of a service with one learner."""
+    app = learner_app(lifecycle, limits, secured=tokens.required)
+    access = AccessControl(lifecycle, tokens, None if limits.rate is None else RateLimiter(limits.rate))
+    app.add_middleware(Admission, access=access, limits=limits, budget=budget, activity=activity, headers=HEADERS)
+    return app
+
+
+def learner_app(lifecycle: Lifecycle, limits: Limits, secured: bool) -> FastAPI:
+    """The routes of one learner, behind which `Admission` must stand."""
+    read, write = bearers() if secured else ([], [])
+    return put_together(
+        [
+            learning_routes(lifecycle, limits, read, write),
+            class_routes(lifecycle, read, write),
+            status_routes(lifecycle, read),
+            health_routes(lifecycle),
+            export_routes(lifecycle, read),
+            page_routes("index.html"),
+        ]
+    )
+
+
+def put_together(routers: list[APIRouter]) -> FastAPI:
+    """An application of these routes, with the error responses that all of them share."""
     app = FastAPI(
         title="prol",
         version=__version__,
@@ -46,22 +77,14 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    read, write = _bearers() if tokens.required else ([], [])
-    routers = [
-        learning_routes(lifecycle, limits, read, write),
-        class_routes(lifecycle, read, write),
-        status_routes(lifecycle, read),
-        export_routes(lifecycle, read),
-        page_routes(),
-    ]
     for router in routers:
         app.include_router(router)
 
     @app.exception_handler(RequestError)
-    async def refused(_: Request, error: RequestError) -> JSONResponse:
-        activity.count_refusal(error.code)
+    async def refused(request: Request, error: RequestError) -> JSONResponse:
+        _activity(request).count_refusal(error.code)
         if error.code not in ("starting", "stopping"):  # health checks repeat these
-            activity.add_event("refused", error.message)
+            _activity(request).add_event("refused", error.message)
         return _response(error)
 
     @app.exception_handler(RequestValidationError)
@@ -77,7 +100,7 @@ def create_app(
         found = RequestError(error.status_code, *_HTTP_ERRORS.get(error.status_code, default))
         if error.status_code == 405:
             found.headers["Allow"] = ", ".join(_methods(routers, request))
-        activity.count_refusal(found.code)
+        _activity(request).count_refusal(found.code)
         return _response(found)
 
     @app.exception_handler(Exception)
@@ -85,9 +108,13 @@ def create_app(
         logging.getLogger("prol").error("a request has failed", exc_info=error)
         return _response(RequestError(500, "internal", "An unexpected error occurred: the log says more."))
 
-    access = AccessControl(lifecycle, tokens, None if limits.rate is None else RateLimiter(limits.rate))
-    app.add_middleware(Admission, access=access, limits=limits, budget=budget, activity=activity, headers=_HEADERS)
     return app
+
+
+def _activity(request: Request) -> Activity:
+    """That of the learner, if there are several; `Admission` has put it there."""
+    activity: Activity = request.scope["activity"]
+    return activity
 
 
 def _methods(routers: list[APIRouter], request: Request) -> list[str]:
@@ -102,7 +129,7 @@ def _methods(routers: list[APIRouter], request: Request) -> list[str]:
     return sorted(found)
 
 
-def _bearers() -> tuple[list[Any], list[Any]]:
+def bearers() -> tuple[list[Any], list[Any]]:
     """Describe the tokens for OpenAPI; `AccessControl` checks them."""
     read = HTTPBearer(scheme_name="read", description="The read or the write token.", auto_error=False)
     write = HTTPBearer(scheme_name="write", description="The write token.", auto_error=False)

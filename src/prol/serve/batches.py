@@ -19,8 +19,8 @@ Outcome = Result | RequestError
 class JobQueue:
     """A bounded queue of jobs, emptied in batches."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, batch_images: int = MAX_IMAGES) -> None:
+        self.limit, self.batch_images = limit, batch_images
         self.batch_seconds = 1.0
         """How long the last batch took, for `Retry-After`."""
         self._jobs: deque[Job] = deque()
@@ -51,7 +51,7 @@ class JobQueue:
                 return None
             batch: list[Job] = []
             images = 0
-            while self._jobs and (not batch or images + self._jobs[0].images <= MAX_IMAGES):
+            while self._jobs and (not batch or images + self._jobs[0].images <= self.batch_images):
                 job = self._jobs.popleft()
                 images += job.images
                 batch.append(job)

@@ -40,6 +40,7 @@ class Admission:
             await self.app(scope, receive, send)
             return
         began, status = time.monotonic(), 500
+        scope["activity"] = self.activity
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status

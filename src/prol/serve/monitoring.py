@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["learnt", "predicted", "labelled", "renamed", "removed", "merged", "undone", "exported", "refused"]
 Samples = Iterable[tuple[Mapping[str, str], float]]
+Family = tuple[str, str, str, Samples | float]
+"""A metric: its name, type and help, and its value, or one for each set of labels."""
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_EVENTS = 50
@@ -146,21 +148,28 @@ def status(service: Service) -> dict[str, Any]:
     }
 
 
-def metrics(service: Service) -> str:
-    """All metrics in Prometheus' text format, each with its help and its type."""
-    committed, activity, records = service.writer.committed, service.activity, service.writer.committed.records
-    images, size = service.pending.amounts()
+def of_requests(activity: Activity) -> list[Family]:
+    """Counts of requests, by route and by what became of them."""
     requests: Samples = [
         ({"method": method, "route": route, "status": str(status)}, count)
         for (method, route, status), count in sorted(activity.requests.copy().items())
     ]
     seconds: Samples = [({"route": route}, total) for route, total in sorted(activity.request_seconds.copy().items())]
     refused: Samples = [({"code": code}, count) for code, count in sorted(activity.refused.copy().items())]
-    snapshot, queue = service.writer.publisher.current, service.writer.queue
-    families: list[tuple[str, str, str, Samples | float]] = [
+    return [
         ("requests_total", "counter", "Requests answered.", requests),
         ("request_seconds_total", "counter", "Time spent on requests.", seconds),
         ("refused_total", "counter", "Requests refused, by error code.", refused),
+    ]
+
+
+def metrics(service: Service) -> str:
+    """All metrics in Prometheus' text format, each with its help and its type."""
+    committed, activity, records = service.writer.committed, service.activity, service.writer.committed.records
+    images, size = service.pending.amounts()
+    snapshot, queue = service.writer.publisher.current, service.writer.queue
+    families: list[Family] = [
+        *of_requests(activity),
         ("version", "gauge", "Number of the last durable commit.", committed.version),
         ("snapshot_version", "gauge", "Commit that predictions are computed from.", snapshot.version),
         ("classes", "gauge", "Known classes.", len(committed.classes)),
@@ -177,10 +186,10 @@ def metrics(service: Service) -> str:
         ("pending_images", "gauge", "Images that wait for a late label.", images),
         ("pending_bytes", "gauge", "Memory of these images.", size),
     ]
-    return "".join(_family(*family) for family in families)
+    return "".join(family(*one) for one in families)
 
 
-def _family(name: str, kind: str, text: str, values: Samples | float) -> str:
+def family(name: str, kind: str, text: str, values: Samples | float) -> str:
     lines = [f"# HELP prol_{name} {text}", f"# TYPE prol_{name} {kind}"]
     for labels, value in [({}, values)] if isinstance(values, int | float) else values:
         inside = ",".join(f'{label}="{_escaped(given)}"' for label, given in labels.items())

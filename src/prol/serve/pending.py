@@ -30,7 +30,7 @@ class Pending:
         self._lock = threading.Lock()
         # Ordered by deadline, which is the order of arrival: all wait equally long.
         self._images: dict[str, tuple[float, PendingImage]] = {}
-        self._bytes = 0
+        self.bytes = 0
 
     def add(self, images: Sequence[PendingImage]) -> list[str]:
         """Stores images and returns an id for each."""
@@ -40,7 +40,7 @@ class Pending:
             deadline = self._clock() + self.seconds
             for name, image in zip(ids, images, strict=True):
                 self._put(name, deadline, image)
-            while self._images and (len(self._images) > self.max_images or self._bytes > self.max_bytes):
+            while self._images and (len(self._images) > self.max_images or self.bytes > self.max_bytes):
                 self._drop(next(iter(self._images)))
         return ids
 
@@ -78,19 +78,24 @@ class Pending:
                 if image.predicted == old:
                     self._images[name] = deadline, replace(image, predicted=new)
 
+    def drop_oldest(self) -> None:
+        with self._lock:
+            if self._images:
+                self._drop(next(iter(self._images)))
+
     def amounts(self) -> tuple[int, int]:
         """Number and bytes of the images that are pending now; expired ones are dropped first."""
         with self._lock:
             self._drop_expired()
-            return len(self._images), self._bytes
+            return len(self._images), self.bytes
 
     def _put(self, name: str, deadline: float, image: PendingImage) -> None:
         self._images[name] = deadline, image
-        self._bytes += len(image.data)
+        self.bytes += len(image.data)
 
     def _drop(self, name: str) -> tuple[float, PendingImage]:
         entry = self._images.pop(name)
-        self._bytes -= len(entry[1].data)
+        self.bytes -= len(entry[1].data)
         return entry
 
     def _drop_expired(self) -> None:

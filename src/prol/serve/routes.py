@@ -106,7 +106,7 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
     async def predict_again(request: Request, top: Annotated[int, Query(ge=1, le=100)] = 5) -> Result:
         """Predicts images that were predicted before once more, under the same ids, without their being sent again."""
         ids = (await read_json(request, IdsBody)).ids
-        _require_distinct(ids, limits)
+        _require_distinct(ids, lifecycle.service.limits)
         return await lifecycle.service.predict_again(ids, top)
 
     @router.post(
@@ -120,7 +120,7 @@ def learning_routes(lifecycle: Lifecycle, limits: Limits, read: list[Any], write
         """Learns images that were predicted before, now that their labels are known."""
         given = (await read_json(request, LateLabelsBody)).labels
         ids = [one.id for one in given]
-        _require_distinct(ids, limits)
+        _require_distinct(ids, lifecycle.service.limits)
         return await lifecycle.service.late_labels(ids, [checked_label(one.label) for one in given], key)
 
     @router.post("/undo", response_model=Undone, responses=errors(401, 409, 507), dependencies=write)
@@ -213,7 +213,7 @@ def class_routes(lifecycle: Lifecycle, read: list[Any], write: list[Any]) -> API
 
 
 def status_routes(lifecycle: Lifecycle, read: list[Any]) -> APIRouter:
-    """Status and health, for the page, for Prometheus and for process supervisors."""
+    """Status, for the page and for Prometheus."""
     router = APIRouter()
 
     @router.get("/status", response_model=Status, responses=errors(401), dependencies=read)
@@ -225,6 +225,13 @@ def status_routes(lifecycle: Lifecycle, read: list[Any]) -> APIRouter:
     async def get_metrics() -> PlainTextResponse:
         """Metrics in Prometheus' text format."""
         return PlainTextResponse(metrics(lifecycle.service), media_type=METRICS_TYPE)
+
+    return router
+
+
+def health_routes(lifecycle: Lifecycle) -> APIRouter:
+    """Health, for process supervisors."""
+    router = APIRouter()
 
     @router.get("/healthz", responses={403: errors()[403]})
     async def healthy() -> Result:
@@ -242,8 +249,8 @@ def status_routes(lifecycle: Lifecycle, read: list[Any]) -> APIRouter:
     return router
 
 
-def page_routes() -> APIRouter:
-    """The page: files of the package, read once. No name from a request reaches the file system."""
+def page_routes(first: str) -> APIRouter:
+    """The page, whose `first` file is at `/`: files of the package, read once. No name reaches the file system."""
     router = APIRouter(include_in_schema=False)
     folder = files("prol.serve").joinpath("page")
     contents = {part.name: part.read_bytes() for part in folder.iterdir() if part.is_file()}
@@ -257,6 +264,6 @@ def page_routes() -> APIRouter:
 
     @router.get("/")
     async def index() -> Response:
-        return await page_file("index.html")
+        return await page_file(first)
 
     return router

@@ -6,13 +6,25 @@ A label is text or an integer; 1 and "1" are different classes.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    WithJsonSchema,
+)
 from starlette.requests import Request
 
 from prol.classes import Label
 from prol.serve.errors import RequestError
+from prol.serve.settings import Limits
 
 MAX_LENGTH = 500
 MAX_INTEGER = 2**63 - 1
@@ -26,6 +38,7 @@ _LABEL_SCHEMA = {
 }
 
 Number = int | float
+OptionIn = StrictBool | StrictInt | StrictFloat | Annotated[StrictStr, Field(max_length=MAX_LENGTH)] | None
 LabelOut = StrictStr | StrictInt
 LabelIn = Annotated[LabelOut, WithJsonSchema(_LABEL_SCHEMA)]
 """Described with its limits; `checked_label` enforces them, with its own error code."""
@@ -87,6 +100,49 @@ class RenameBody(_Body):
 
 class MergeBody(_Body):
     into: LabelIn
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PositiveInt = Annotated[StrictInt, Field(gt=0)]
+
+
+class OwnLimits(_Body):
+    """Limits of one of several learners, of those in `Limits`; none is above that of the service."""
+
+    body_bytes: PositiveInt | None = None
+    images: PositiveInt | None = None
+    pixels: PositiveInt | None = None
+    request_pixels: PositiveInt | None = None
+    queue: PositiveInt | None = None
+    rate: Positive | None = None
+    pending_images: PositiveInt | None = None
+    pending_bytes: PositiveInt | None = None
+    pending_seconds: Positive | None = None
+
+    def require_within(self, limits: Limits) -> None:
+        for name, value in self.model_dump(exclude_none=True).items():
+            most = getattr(limits, name)
+            if most is not None and value > most:
+                message = f"The limit {name} must be at most that of the service, {most:g}."
+                raise RequestError(422, "bad_limit", message)
+
+    def within(self, limits: Limits) -> Limits:
+        """The limits of a learner; those of the service may have become lower since these were chosen."""
+        given = self.model_dump(exclude_none=True)
+        most = {name: getattr(limits, name) for name in given}
+        return replace(limits, **{name: min(value, most[name] or value) for name, value in given.items()})
+
+
+class NewLearnerBody(_Body):
+    name: Annotated[str, Field(max_length=MAX_LENGTH)]
+    method: Annotated[str, Field(max_length=100)] = "prol_plus"
+    options: Annotated[dict[Annotated[str, Field(max_length=100)], OptionIn], Field(max_length=100)] = {}
+    seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
+    limits: OwnLimits = OwnLimits()
+
+
+class NewTokensBody(_Body):
+    tokens: Literal["new"]
 
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -209,6 +265,28 @@ class Status(BaseModel):
     queue: dict[str, int]
     events: list[dict[str, str]]
     limits: dict[str, Number | None]
+
+
+class ListedLearner(BaseModel):
+    name: str
+    method: str | None
+    loaded: bool
+    bytes: int
+
+
+class Listed(BaseModel):
+    backbone: str
+    learners: list[ListedLearner]
+
+
+class Created(BaseModel):
+    name: str
+    read_token: str | None
+    write_token: str | None
+
+
+class Deleted(BaseModel):
+    deleted: str
 
 
 class ErrorText(BaseModel):

@@ -38,27 +38,30 @@ class Tokens:
 
     read: bytes | None = None
     write: bytes | None = None
+    admin: bytes | None = None
+    """Of whoever creates and deletes learners, and may do everything with each of them."""
 
     @classmethod
-    def of(cls, read: str | None, write: str | None) -> Tokens:
+    def of(cls, read: str | None, write: str | None, admin: str | None = None) -> Tokens:
         if read is not None and read == write:
             raise ValueError("the read token and the write token are the same: whoever may read could write")
-        return cls(*(None if token is None else _digest(token) for token in (read, write)))
+        return cls(*(None if token is None else digest_of(token) for token in (read, write, admin)))
 
     @property
     def required(self) -> bool:
-        return self.read is not None or self.write is not None
+        return any(token is not None for token in (self.read, self.write, self.admin))
 
     def right_of(self, authorization: str | None) -> Right:
-        """The right that the header `Authorization: Bearer TOKEN` grants; the write token includes reading."""
+        """The right that the header `Authorization: Bearer TOKEN` grants; writing includes reading."""
         if not self.required:
             return "write"
         scheme, _, token = (authorization or "").partition(" ")
-        given = _digest(token.strip() if scheme.lower() == "bearer" else "")
-        # Both are always compared, so that time tells nothing about either.
-        writes = self.write is not None and hmac.compare_digest(given, self.write)
-        reads = self.read is not None and hmac.compare_digest(given, self.read)
-        return "write" if writes else "read" if reads else "none"
+        given = digest_of(token.strip() if scheme.lower() == "bearer" else "")
+        # All are always compared, so that time tells nothing about any of them.
+        writes, reads, administers = (
+            known is not None and hmac.compare_digest(given, known) for known in (self.write, self.read, self.admin)
+        )
+        return "write" if writes or administers else "read" if reads else "none"
 
 
 def read_token(file: Path | None, variable: str, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -75,7 +78,7 @@ def read_token(file: Path | None, variable: str, environment: Mapping[str, str] 
     return token
 
 
-def _digest(token: str) -> bytes:
+def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -114,7 +117,7 @@ class AccessControl:
 
     def check(self, scope: Scope) -> None:
         """Raises RequestError, or lets the request through."""
-        method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
+        method, path, headers = scope["method"], path_of(scope), Headers(scope=scope)
         if not self.tokens.required:
             _require_local(headers, method)
         required = required_right(method, path)
@@ -136,6 +139,12 @@ class AccessControl:
         unavailable = self.lifecycle.unavailable()
         if unavailable is not None:
             raise unavailable
+
+
+def path_of(scope: Scope) -> str:
+    """The path of a request below the one under which a learner is served, if there are several."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def required_right(method: str, path: str) -> Right:

@@ -8,23 +8,26 @@ import socket
 import ssl
 import sys
 import warnings
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 import uvicorn
-from fastapi import FastAPI
 from PIL import Image
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from prol.serve.app import create_app
 from prol.serve.connections import BoundedLog, guarded_protocol
+from prol.serve.learners import Learners
 from prol.serve.monitoring import Activity
 from prol.serve.security import Tokens, is_loopback
 from prol.serve.service import Lifecycle, Service
 from prol.serve.settings import Limits, ServeOptions
+from prol.serve.several import SeveralApp
 from prol.serve.store import Store, open_service
 from prol.serve.uploads import MemoryBudget
+from prol.serve.workers import Workers
 
 SHUTDOWN_SECONDS = 30
 """Time for requests in progress when the process receives a stop signal."""
@@ -40,21 +43,33 @@ def serve(
     host: str,
     port: int,
     tls: ssl.SSLContext | None = None,
+    several: bool = False,
 ) -> None:
-    """Serves a folder until SIGTERM or SIGINT. Raises ValueError or OSError if it cannot start."""
+    """Serves a folder, of one learner or of several, until SIGTERM or SIGINT.
+
+    Raises ValueError or OSError if it cannot start.
+    """
     if not tokens.required and not is_loopback(host):
-        raise ValueError(
-            f"{host} can be reached from other machines: set tokens with --write-token-file and --read-token-file "
-            "(or PROL_WRITE_TOKEN and PROL_READ_TOKEN), or listen on 127.0.0.1"
+        flags = (
+            "--admin-token-file (or PROL_ADMIN_TOKEN)"
+            if several
+            else ("--write-token-file and --read-token-file (or PROL_WRITE_TOKEN and PROL_READ_TOKEN)")
         )
+        raise ValueError(f"{host} can be reached from other machines: set tokens with {flags}, or listen on 127.0.0.1")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms of clients are not worth a line
-    store = Store(folder.resolve(), options.checkpoints, options.journal)
+    served: Served
+    if several:
+        served = learners = Learners(folder.resolve(), options, limits, tokens, _warn)
+        app: ASGIApp = SeveralApp(learners)
+    else:
+        served = one = One(folder.resolve(), options, limits)
+        app = create_app(one.lifecycle, limits, tokens, one.activity, one.budget)
     with listen(host, port) as listening:
         try:
-            _Server(store, options, limits, tokens, listening, tls).run_all()
+            _Server(served, app, limits, listening, tls).run_all()
         finally:
-            store.release()
+            served.release()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -75,28 +90,86 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class Served(Protocol):
+    """What a server serves. It responds from the first moment on, with 503 until it is open."""
+
+    folder: Path
+    lifecycle: Lifecycle
+    activity: Activity
+
+    def open(self) -> None:
+        """Reads what is on the disk; from its end on requests are served."""
+
+    def stop_exports(self) -> None:
+        """Ends downloads that are being made: they may take longer than clients are waited for."""
+
+    async def look_after(self) -> None:
+        """Called every few seconds: drops what has expired from memory even if no request arrives, and looks after
+        the folder."""
+
+    def finish(self) -> None:
+        """Commits what waits and writes saved learners. OSError or ValueError says what could not be written."""
+
+    def release(self) -> None:
+        """Lets another server have the folder."""
+
+
+class One:
+    """One learner."""
+
+    def __init__(self, folder: Path, options: ServeOptions, limits: Limits) -> None:
+        self.folder, self.options, self.limits = folder, options, limits
+        self.lifecycle, self.activity, self.budget = Lifecycle(), Activity(), MemoryBudget(limits.memory_bytes)
+        self._store = Store(folder, options.checkpoints, options.journal)
+        self._service: Service | None = None
+        self._workers: Workers | None = None
+
+    def open(self) -> None:
+        opened = open_service(self._store, self.options, _warn)
+        self._workers = Workers(opened.learner.backbone.device)
+        self._service = Service(self._store, opened, self.limits, self.budget, self.activity, self._workers)
+        self._service.start()
+        self.lifecycle.opened(self._service)
+
+    def stop_exports(self) -> None:
+        if self._service is not None:
+            self._service.stop_exports()
+
+    async def look_after(self) -> None:
+        if self._service is not None:
+            self._service.pending.amounts()
+            await asyncio.to_thread(self._service.writer.notice_replacement)
+
+    def finish(self) -> None:
+        if self._service is None or self._workers is None:
+            return
+        self._workers.stop()
+        try:
+            self._service.finish()
+        except (OSError, ValueError) as error:
+            raise OSError(
+                f"the saved learner in {self.folder} could not be updated ({error}); nothing is "
+                f"lost: everything that was acknowledged is in {self._store.place}"
+            ) from error
+
+    def release(self) -> None:
+        self._store.release()
+
+
 class _Server(uvicorn.Server):
-    """Responds from the first moment: with 503 until the service is open, and again while it is stopping."""
+    """Responds from the first moment: with 503 until what it serves is open, and again while it is stopping."""
 
     def __init__(
-        self,
-        store: Store,
-        options: ServeOptions,
-        limits: Limits,
-        tokens: Tokens,
-        listening: socket.socket,
-        tls: ssl.SSLContext | None,
+        self, served: Served, app: ASGIApp, limits: Limits, listening: socket.socket, tls: ssl.SSLContext | None
     ) -> None:
-        self.lifecycle, self.activity, self.budget = Lifecycle(), Activity(), MemoryBudget(limits.memory_bytes)
-        self.store, self.options, self.limits, self.listening = store, options, limits, listening
+        self.served, self.app, self.limits, self.listening = served, app, limits, listening
         self.scheme = "http" if tls is None else "https"
-        self.service: Service | None = None
         self.failure: Exception | None = None
-        app = create_app(self.lifecycle, limits, tokens, self.activity, self.budget)
-        app.router.lifespan_context = self._lifespan
         config = uvicorn.Config(
-            app,
-            http=guarded_protocol(limits, self.activity, tls),
+            self._respond,
+            http=guarded_protocol(limits, served.activity, tls),
+            interface="asgi3",
+            lifespan="on",
             ws="none",
             log_level="warning",
             access_log=False,
@@ -109,59 +182,50 @@ class _Server(uvicorn.Server):
         super().__init__(config)
 
     def run_all(self) -> None:
-        """Serves, then finishes the service: the waiting jobs are committed and the saved learner is written."""
+        """Serves, then commits what waits and writes saved learners."""
         self.run(sockets=[self.listening])
         if self.failure is not None:
             raise self.failure
-        if self.service is not None:
-            try:
-                self.service.finish()
-            except (OSError, ValueError) as error:
-                raise OSError(
-                    f"the saved learner in {self.store.folder} could not be updated ({error}); nothing is "
-                    f"lost: everything that was acknowledged is in {self.store.place}"
-                ) from error
+        self.served.finish()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A second signal stops waiting for clients. The process ends by itself, not by the signal."""
         del sig, frame
         self.force_exit = self.should_exit
-        self.lifecycle.is_stopping = self.should_exit = True
-        if self.service is not None:
-            self.service.stop_exports()
+        self.served.lifecycle.is_stopping = self.should_exit = True
+        self.served.stop_exports()
 
-    @asynccontextmanager
-    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
         tasks = [asyncio.create_task(self._open()), asyncio.create_task(self._sweep())]
-        yield
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
         for task in tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _open(self) -> None:
         try:
-            self.service = await asyncio.to_thread(self._open_service)
+            await asyncio.to_thread(self.served.open)
         except Exception as error:
             self.failure, self.should_exit = error, True
             return
-        self.service.start()
-        self.lifecycle.opened(self.service)
         host, port = self.listening.getsockname()[:2]
         place = f"[{host}]" if ":" in host else host
-        print(f"serving {self.store.folder} on {self.scheme}://{place}:{port}", flush=True)
-
-    def _open_service(self) -> Service:
-        opened = open_service(self.store, self.options, _warn)
-        return Service(self.store, opened, self.limits, self.budget, self.activity)
+        print(f"serving {self.served.folder} on {self.scheme}://{place}:{port}", flush=True)
 
     async def _sweep(self) -> None:
-        """Drops expired images from memory even if no request arrives, and looks after the folder."""
         while True:
             await asyncio.sleep(min(SWEEP_SECONDS, self.limits.pending_seconds))
-            if self.service is not None:
-                self.service.pending.amounts()
-                await asyncio.to_thread(self.service.writer.notice_replacement)
+            await self.served.look_after()
 
 
 def _warn(text: str) -> None:

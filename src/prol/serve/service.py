@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from prol.classes import Label
@@ -19,26 +18,31 @@ from prol.serve.settings import Limits
 from prol.serve.snapshots import ImagePrediction
 from prol.serve.store import Opened, Store
 from prol.serve.uploads import MemoryBudget, Pixels, Reservation, decode_images, read_form, read_labels
+from prol.serve.workers import Workers
 from prol.serve.writer import Writer
-
-THREADS = 2
-"""That predict, and as many that decode training images: more would compete with learning for cores and memory."""
 
 
 class Service:
     """One learner that is served, with everything around it."""
 
-    def __init__(self, store: Store, opened: Opened, limits: Limits, budget: MemoryBudget, activity: Activity) -> None:
+    def __init__(
+        self,
+        store: Store,
+        opened: Opened,
+        limits: Limits,
+        budget: MemoryBudget,
+        activity: Activity,
+        workers: Workers,
+        pending: Pending | None = None,
+    ) -> None:
         self.limits, self.activity = limits, activity
         self.method, self.backbone = opened.learner.name, opened.learner.backbone.name.partition("@")[0]
-        self.pending = Pending(limits.pending_images, limits.pending_bytes, limits.pending_seconds)
-        self.writer = Writer(store, opened, JobQueue(limits.queue), activity, limits.keys)
+        self.pending = pending or Pending(limits.pending_images, limits.pending_bytes, limits.pending_seconds)
+        self.writer = Writer(
+            store, opened, JobQueue(limits.queue, workers.batch_images), activity, limits.keys, workers
+        )
         self._exporter = Exporter(store, self.writer, opened.backbone)
-        self._budget = budget
-        # Two pools, so that no prediction waits behind training images that are being decoded.
-        self._predicting = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-predict")
-        self._decoding = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-decode")
-        self._exporting = ThreadPoolExecutor(THREADS, thread_name_prefix="prol-export")
+        self._budget, self._workers = budget, workers
 
     def start(self) -> None:
         self.writer.start()
@@ -50,9 +54,6 @@ class Service:
     def finish(self) -> None:
         """Commits all waiting jobs, then writes the saved learner."""
         self.writer.finish()
-        self._exporting.shutdown()
-        self._predicting.shutdown()
-        self._decoding.shutdown()
         self.writer.save()
 
     async def submit(self, job: Job) -> Result:
@@ -63,7 +64,9 @@ class Service:
     async def learn(self, body: bytes, content_type: str | None, key: str | None) -> Result:
         with Reservation(self._budget) as memory:
             run = asyncio.get_running_loop().run_in_executor
-            return await self.submit(await run(self._decoding, self._read_chunk, body, content_type, key, memory))
+            return await self.submit(
+                await run(self._workers.decoding, self._read_chunk, body, content_type, key, memory)
+            )
 
     async def late_labels(self, ids: Sequence[str], labels: Sequence[Label], key: str | None) -> Result:
         content = digest(b"labels", labels_digest(ids), labels_digest(labels))
@@ -78,15 +81,15 @@ class Service:
     async def predict(self, body: bytes, content_type: str | None, top: int) -> dict[str, Any]:
         with Reservation(self._budget) as memory:
             run = asyncio.get_running_loop().run_in_executor
-            return await run(self._predicting, self._predict, body, content_type, top, memory)
+            return await run(self._workers.predicting, self._predict, body, content_type, top, memory)
 
     async def predict_again(self, ids: Sequence[str], top: int) -> dict[str, Any]:
         with Reservation(self._budget) as memory:
             run = asyncio.get_running_loop().run_in_executor
-            return await run(self._predicting, self._predict_again, ids, top, memory)
+            return await run(self._workers.predicting, self._predict_again, ids, top, memory)
 
     async def export(self, form: Form) -> Download:
-        made = await asyncio.get_running_loop().run_in_executor(self._exporting, self._exporter.make, form)
+        made = await asyncio.get_running_loop().run_in_executor(self._workers.exporting, self._exporter.make, form)
         self.activity.add_event("exported", made.name)
         return made
 
@@ -136,10 +139,10 @@ class Lifecycle:
 
     def __init__(self) -> None:
         self._service: Service | None = None
-        self.is_stopping = False
+        self.is_open = self.is_stopping = False
 
-    def opened(self, service: Service) -> None:
-        self._service = service
+    def opened(self, service: Service | None) -> None:
+        self._service, self.is_open = service, True
 
     @property
     def service(self) -> Service:
@@ -151,4 +154,4 @@ class Lifecycle:
     def unavailable(self) -> RequestError | None:
         if self.is_stopping:
             return stopping()
-        return starting() if self._service is None else None
+        return None if self.is_open else starting()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 MIB = 2**20
 
@@ -29,6 +31,8 @@ class Limits:
         pending_bytes: bytes of these images.
         pending_seconds: seconds for which they wait.
         keys: idempotency keys that are remembered.
+        learners: learners of a service with several.
+        loaded_bytes: memory of those of them that are loaded.
     """
 
     body_bytes: int = 64 * MIB
@@ -46,6 +50,8 @@ class Limits:
     pending_bytes: int = 256 * MIB
     pending_seconds: float = 600.0
     keys: int = 10_000
+    learners: int = 1000
+    loaded_bytes: int = 1024 * MIB
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -63,7 +69,7 @@ class ServeOptions:
 
     method: str | None = None
     backbone: str | None = None
-    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     seed: int = 0
     device: str = "auto"
     checkpoints: int = 2

@@ -19,7 +19,7 @@ import torch
 from filelock import BaseFileLock
 
 from prol import registry
-from prol.backbones import open_backbone
+from prol.backbones import Backbone, open_backbone
 from prol.backbones.opening import pick_device
 from prol.classes import read_labels, require_distinct
 from prol.creation import require_blocks
@@ -38,7 +38,7 @@ from prol.runs.format import (
     long_name,
     read_meta,
 )
-from prol.runs.loading import load, open_saved_backbone, restored
+from prol.runs.loading import load, open_saved_backbone, require_same_weights, restored
 from prol.runs.saving import finish_saving, save_into, saved_sha256
 from prol.serve.changes import Update, replayed
 from prol.serve.journal import MOST_ENTRIES, Entry, Journal
@@ -48,6 +48,8 @@ from prol.typed_json import Count, problem_of
 
 FORMAT = 1
 SERVICE = "service"
+SEVERAL_FILE = "learners.json"
+"""In a folder of several learners."""
 DEFAULT_METHOD = "prol_plus"
 
 _OWN_FILES = {SERVICE, MODEL_FILE, NEW_MODEL_FILE, META_FILE, CARD_FILE, OPERATIONS_FILE, HUB_FILE}
@@ -225,19 +227,24 @@ class Opened:
     """Where the weights of the backbone are, if not where the saved learner says."""
 
 
-def open_service(store: Store, options: ServeOptions, warn: Callable[[str], None]) -> Opened:
-    """Opens or creates the service in the store's folder, and locks it. Everything it returns is durable."""
+def open_service(
+    store: Store, options: ServeOptions, warn: Callable[[str], None], backbone: Backbone | None = None
+) -> Opened:
+    """Opens or creates the service in the store's folder, and locks it. Everything it returns is durable.
+
+    Without an open `backbone`, the one is opened that the options or the saved learner name.
+    """
     folder = store.folder
     _require_usable(store)
     store.lock()
     finish_saving(folder)
     recovered = store.recover(warn, pick_device(options.device))
     if recovered is not None:
-        opened = _from_checkpoint(store, recovered, options)
+        opened = _from_checkpoint(store, recovered, options, backbone)
     elif (folder / META_FILE).exists():
-        opened = _from_artifact(folder, options)
+        opened = _from_artifact(folder, options, backbone)
     else:
-        opened = _new(store, options)
+        opened = _new(store, options, backbone)
     store.journal.erase(before=store.checkpoints.newest_number() or 0)
     if opened.learner.needs_tasks():
         raise ValueError(f"{opened.learner.name} with these options needs task boundaries, which a service cannot give")
@@ -256,11 +263,13 @@ def _require_usable(store: Store) -> None:
         raise ValueError(f"{folder} is a file: name the folder of a saved learner, or one that does not exist yet")
     names = {part.name for part in folder.iterdir()} if folder.exists() else set()
     begun = SERVICE in names and (names <= _OWN_FILES or store.checkpoints.newest_number() is not None)
+    if SEVERAL_FILE in names:
+        raise ValueError(f"{folder} holds several learners: give --several, or name the folder of one")
     if names and META_FILE not in names and not begun:
         raise ValueError(f"{folder} holds {min(names)} and no saved learner: choose another folder")
 
 
-def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions) -> Opened:
+def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions, backbone: Backbone | None) -> Opened:
     folder, records = store.folder, recovered.records
     present = saved_sha256(folder)
     if present is not None and present not in records.artifact:
@@ -271,26 +280,29 @@ def _from_checkpoint(store: Store, recovered: Recovered, options: ServeOptions) 
         )
     _require_no_new_options(folder, options)
     method = registry.registered_method(recovered.description["method"])
-    backbone = open_saved_backbone(recovered.description, folder, options.backbone, device=options.device)
+    if backbone is None:
+        backbone = open_saved_backbone(recovered.description, folder, options.backbone, device=options.device)
+    else:
+        require_same_weights(backbone, recovered.description["backbone"], folder)
     learner = restored(method, backbone, recovered.description, recovered.state, folder)
     return Opened(learner, records, recovered.version, options.backbone)
 
 
-def _from_artifact(folder: Path, options: ServeOptions) -> Opened:
+def _from_artifact(folder: Path, options: ServeOptions, backbone: Backbone | None) -> Opened:
     _require_no_new_options(folder, options)
-    learner, meta = load(folder, options.backbone, device=options.device), read_meta(folder)
+    learner, meta = load(folder, backbone or options.backbone, device=options.device), read_meta(folder)
     images = (meta.get("seen") or {}).get("images")
     records = Records(images_learnt=images or 0, artifact=[meta["model_sha256"]])
     return Opened(learner, records, 0, options.backbone)
 
 
-def _new(store: Store, options: ServeOptions) -> Opened:
+def _new(store: Store, options: ServeOptions, backbone: Backbone | None) -> Opened:
     name = options.method or DEFAULT_METHOD
     if is_file_word(name):
         raise ValueError(f"a service restarts by itself and executes no file, such as {name}: register the method")
     method = registry.method(name)
     method_options = method.read_options(options.options)
-    backbone = open_backbone(options.backbone or "builtin", device=options.device)
+    backbone = backbone or open_backbone(options.backbone or "builtin", device=options.device)
     require_blocks(method, backbone)
     learner = method(backbone, method_options, options.seed)
     written: list[str] = []

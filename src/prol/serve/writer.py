@@ -7,7 +7,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from prol.serve.monitoring import Activity
 from prol.serve.records import Records
 from prol.serve.snapshots import Publisher, Snapshot
 from prol.serve.store import Opened, Store, describe
+from prol.serve.workers import Workers
 
 MAX_OPERATIONS = 100
 """Changes of classes that checkpoints hold before they are written to the saved learner."""
@@ -71,13 +71,20 @@ class Durable:
 class Writer:
     """Owns the learner. What it cannot commit it rolls back."""
 
-    def __init__(self, store: Store, opened: Opened, queue: JobQueue, activity: Activity, max_keys: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        opened: Opened,
+        queue: JobQueue,
+        activity: Activity,
+        max_keys: int,
+        workers: Workers | None = None,
+    ) -> None:
         learner, records, version = opened.learner, opened.records, opened.version
         self.queue = queue
         self._device = learner.backbone.device
-        on_gpu = learner.backbone.device.type == "cuda"
-        # CUDA graphs must not be captured while another thread uses the device. On a CPU threads run side by side.
-        self.device_lock: AbstractContextManager[object] = threading.Lock() if on_gpu else nullcontext()
+        self._workers = workers or Workers(self._device)
+        self.device_lock = self._workers.device_lock
         self._store, self._learner, self._activity, self._max_keys = store, learner, activity, max_keys
         self._description, self._last_version = describe(learner), version
         self._durable = Durable(version, learner.state())
@@ -87,6 +94,7 @@ class Writer:
         # What was replayed at the start becomes a checkpoint at once.
         replayed_some = version > (store.checkpoints.newest_number() or 0)
         self._checkpoint_at = time.monotonic() if replayed_some else math.inf
+        self._written_out = -1 if replayed_some else version
         self._last_chunk = LastChunk()
         _enable_undo(learner)
         self._dirty = self._replaced = False
@@ -116,7 +124,7 @@ class Writer:
             # A forced stop cancels the requests in progress: their clients have received nothing.
             active = [job for job in jobs if job.done.set_running_or_notify_cancel()]
             try:
-                with self.device_lock:
+                with self._workers.learning, self.device_lock:
                     outcomes = self._process(active)
             except Exception as error:  # the thread must live on, or no request would ever be answered again
                 self._dirty, outcomes = True, dict.fromkeys(active, _internal(error))
@@ -200,7 +208,7 @@ class Writer:
     def _checkpoint(self) -> None:
         """Replaces the journal by a checkpoint of the same version. If this fails it is tried again later."""
         try:
-            with self.device_lock:
+            with self._workers.learning, self.device_lock:
                 if self._dirty:
                     self._roll_back([])
                 self._write(self.committed.version, self.committed.records)
@@ -231,6 +239,12 @@ class Writer:
         if (problem := self._store.replaced(self.committed.records)) is not None:
             raise ValueError(problem)
         self._store.save(self._learner, announce, self.committed.records.operations)
+        self._written_out = self.committed.version
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was committed since the saved learner was written or the service opened."""
+        return self.committed.version != self._written_out
 
     def write_out(self, folder: Path) -> int:
         """Writes the last committed state as a saved learner into another folder; returns its version."""
@@ -285,7 +299,8 @@ class Writer:
         return Committed(version, classes, counts, self._learner.footprint(), records, undo_images)
 
     def _snapshot(self, earlier: Snapshot | None) -> Snapshot:
-        return Snapshot(*self._durable.latest(self._device), self._learner, earlier)
+        with self._workers.solving:
+            return Snapshot(*self._durable.latest(self._device), self._learner, earlier)
 
     def _snapshot_failed(self, error: Exception) -> None:
         self._activity.failed_snapshots += 1

@@ -23,5 +23,5 @@ export function clearProblem() {
 
 at("problem-close").addEventListener("click", () => {
   clearProblem();
-  at("choose").focus();
+  at("choose")?.focus();
 });
