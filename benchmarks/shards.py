@@ -2,7 +2,11 @@
 
     python benchmarks/shards.py TRAIN.parquet --images 2000 --out results/shards/cpu.json
 
-Processor seconds of the workers are stored, too: other processes change them less than they change seconds.
+    python benchmarks/shards.py TRAIN.parquet --test TEST.parquet --methods prol_plus --out results/shards/accuracy.json
+
+The first measures time, in turns. Processor seconds of the workers are stored, too: other processes change them less.
+The second compares the accuracy of a learner that learnt all images in shards with that of one that learnt a stream of
+them, in another order.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ import torch
 
 import prol
 from prol.bench.machine import document
-from prol.runs.executors import LocalProcesses
+from prol.data.parquet import parquet
+from prol.runs.display import Silent
+from prol.runs.executors import LocalProcesses, Serial
 from prol.runs.plan import read_method
 from prol.verbs.sharded import Recipe, learn_in_shards
 
@@ -34,6 +40,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("source", type=Path, help="a parquet file")
     parser.add_argument("--images", type=int, default=2000, help="rows of it, drawn at random")
+    parser.add_argument("--test", type=Path, help="a parquet file of other images of these classes")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of shards and streams, with --test")
     parser.add_argument("--methods", nargs="+", default=["ncm", "prol_plus"])
     parser.add_argument("--backbone", default="tiny", help="as for `prol run`")
     parser.add_argument("--shards", type=int, default=4, help="parts of the images")
@@ -43,12 +51,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--repeats", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     given = parser.parse_args(arguments)
-    settings = {name: value for name, value in vars(given).items() if name not in ("out", "source")}
+    settings = {name: value for name, value in vars(given).items() if name not in ("out", "source", "test")}
     content = document("shards", torch.device("cpu"), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings)
     content["load_at_start"] = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
-        images = str(some_rows(given.source, given.images, Path(place, "images.parquet")))
-        content["rows"] = [measured(method, images, given) for method in given.methods]
+        if given.test is not None:
+            content["rows"] = [accuracies(method, seed, given) for method in given.methods for seed in given.seeds]
+        else:
+            images = str(some_rows(given.source, given.images, Path(place, "images.parquet")))
+            content["rows"] = [measured(method, images, given) for method in given.methods]
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -122,6 +133,32 @@ def cost_of_a_shard(learner: prol.Learner) -> dict[str, float]:
         seconds = time.perf_counter() - saved
         size = sum(file.stat().st_size for file in folder.iterdir())
     return {"bytes_of_a_shard": size, "seconds_to_save": saved - began, "seconds_to_merge": seconds}
+
+
+def accuracies(method: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """In percent, on all test images."""
+    name, options = read_method(method)
+    recipe = Recipe(name, given.backbone, options, seed, "cpu", "float32")
+    with tempfile.TemporaryDirectory() as place:
+        out, executor = Path(place, "learner"), Serial(Silent())
+        sharded = learn_in_shards(
+            [str(given.source)], recipe, out, executor, shards=given.shards, progress=False
+        ).learner
+    stream = recipe.create()
+    for images, labels in prol.stream(given.source, recipe.chunk, seed, test_share=0.0, progress=False):
+        stream.learn(images, labels)
+    test, right = parquet(given.test, test_share=0.0), {"in_shards": 0, "as_a_stream": 0}
+    count = len(test.train.labels)
+    for start in range(0, count, 64):
+        rows = np.arange(start, min(start + 64, count))
+        images = test.train.load(rows).images
+        for how, learner in (("in_shards", sharded), ("as_a_stream", stream)):
+            predicted = [learner.classes[row] for row in learner.predict(images).argmax(1).tolist()]
+            wanted = [test.class_names[number] for number in test.train.labels[rows]]
+            right[how] += sum(one == other for one, other in zip(predicted, wanted, strict=True))
+    row = {"method": method, "seed": seed} | {how: 100 * number / count for how, number in right.items()}
+    print(json.dumps(row), flush=True)
+    return row
 
 
 if __name__ == "__main__":
