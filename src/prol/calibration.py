@@ -29,12 +29,14 @@ GROWTH = 1.35
 """A chunk is predicted before it is learnt when the images have become so many times as many, or by `SPACING`."""
 SPACING = 0.5
 """If m of n images were observed last, the next chunk is predicted after `SPACING` m √n more, if that is earlier."""
-PRIOR_DEVIATION = 0.25
+PRIOR_DEVIATION = 0.2
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
 BRIER_WEIGHT = 2.0
 """Weight of a Brier score beside the prior of the temperature, for which a log loss would count 1."""
+ALIKE = 0.15
+"""Correlation of the losses of two images of one class in a chunk: n of them count as n / (1 + 0.15 (n - 1))."""
 SPREAD_CLASSES = 30
 """Classes at which an image's temperature follows the root of the spread of its scores, with far more the spread."""
 SETTLED = 2
@@ -50,11 +52,13 @@ FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residu
 class Prior(NamedTuple):
     """A method's own temperature before predictions were compared with labels.
 
-    Losses are summed in units of `unit`; the temperature is expected at `factor` times that.
+    Losses are summed in units of `unit`; the temperature is expected at `factor` times that, for an image whose scores
+    have the usual `spread`. Where that is None, it is the mean of the images observed.
     """
 
     unit: float
     factor: float = 1.0
+    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class Calibration:
 
     def temperature(self, prior: Prior | None, scores: Tensor) -> Tensor:
         """What scores `[N, C]` are divided by, `[N, 1]`, in units of the method's `prior` or of their spread."""
-        usual, found = self.usual_spread(), self.usual_temperature(prior)
+        usual, found = self.usual_spread(prior), self.usual_temperature(prior)
         if found is None:
             return spread_of(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
         unit = scores.new_full((scores.shape[0], 1), found, dtype=torch.float64)  # len() is fixed in a graph
@@ -169,8 +173,13 @@ class Calibration:
         usual = self.usual_spread()
         return None if usual is None else usual * self._factor(WIDE_DEVIATION)
 
-    def usual_spread(self) -> float | None:
-        """The mean spread of scores among the classes, of images observed; None before any was."""
+    def usual_spread(self, prior: Prior | None = None) -> float | None:
+        """The spread of scores among the classes that is usual: the method's own, or the mean of images observed.
+
+        None before any was.
+        """
+        if prior is not None and prior.spread is not None:
+            return prior.spread
         return self.spread / self.count if self.count and self.spread else None
 
     def _factor(self, deviation: float, expected: float = 1.0) -> float:
@@ -202,7 +211,8 @@ def observe(
 
     The unit of an image's temperature is that of its class in `prior` `[C]`, or the mean spread of scores: a class that
     has few samples yet says nothing about how certain others are. It is higher for an image whose scores spread more
-    than usual, or than those of the others where that is not known.
+    than usual, or than those of the others where that is not known. Images of one class count less each, since a class
+    may be easier than others.
     None where they show nothing: no image of a class that could be predicted, or fewer than two such classes.
     """
     scores = scores.double()
@@ -217,7 +227,8 @@ def observe(
     spread = spread_of(some)
     unit = spread.mean().expand(len(some)) if prior is None else prior.to(some)[rows[fair]]
     scaled = some / (unit * relative_spread(some, usual_spread or float(spread.mean()))).unsqueeze(1)
-    losses = torch.stack([BRIER_WEIGHT * brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
+    weights = BRIER_WEIGHT / (1 + ALIKE * (right.bincount()[right].double() - 1))
+    losses = torch.stack([weights @ brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
     sums = None
     if familiarity is not None:
         usual = familiarity[fair].double()
@@ -226,13 +237,14 @@ def observe(
 
 
 def brier_score(logits: Tensor, rows: Tensor) -> Tensor:
-    """Σ_c (p_c - [c = y])² summed over images of the class rows y `[N]`, p being the softmax of logits `[N, C]`.
+    """Σ_c (p_c - [c = y])² of images of the class rows y `[N]`, p being the softmax of logits `[N, C]`; `[N]`.
 
     It is a proper score like the log loss, but hardly counts how small the probability of a label is that was missed:
     mean confidence is closer to accuracy.
     """
     likely = logits.softmax(1)
-    return (likely.square().sum(1) - 2 * likely.gather(1, rows.unsqueeze(1)).squeeze(1) + 1).sum()
+    found: Tensor = likely.square().sum(1) - 2 * likely.gather(1, rows.unsqueeze(1)).squeeze(1) + 1
+    return found
 
 
 def relative_spread(scores: Tensor, usual: float) -> Tensor:

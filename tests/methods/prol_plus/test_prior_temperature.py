@@ -11,7 +11,13 @@ from prol.calibration import brier_score, relative_spread, spread_of
 from prol.methods.closed_form.moments import ClassTotals, Totals
 from prol.methods.prol_plus.gaussian import Familiarity, Gaussian, Overall
 from prol.methods.prol_plus.leave_one_out import drawn_left_out, left_out
-from prol.methods.prol_plus.prior_temperature import LEAST_FREEDOM, best_factor, correction, prior_temperatures
+from prol.methods.prol_plus.prior_temperature import (
+    LEAST_FREEDOM,
+    Correction,
+    best_factor,
+    correction,
+    prior_temperatures,
+)
 
 WIDTH = 40
 
@@ -70,15 +76,21 @@ def spread(scores: Tensor, rows: Tensor) -> float:  # noqa: ARG001
 
 
 def test_the_further_apart_classes_are_the_lower_the_temperature() -> None:
-    found = [correction(*solved(*stream(20, 10, apart))) for apart in (0.1, 0.4, 1.2)]
+    found = [correction(*solved(*stream(20, 10, apart))).factor for apart in (0.1, 0.4, 1.2)]
     assert found[0] > found[1] > found[2]
 
 
 def test_too_few_samples_correct_nothing() -> None:
     each = LEAST_FREEDOM // 20
-    assert correction(*solved(*stream(20, each, 1.2))) == 1.0
-    assert correction(*solved(*stream(20, each + 2, 1.2))) != 1.0
-    assert correction(*solved(*stream(1, 200, 1.2))) == 1.0
+    assert correction(*solved(*stream(20, each, 1.2))) == Correction(1.0, None)
+    assert correction(*solved(*stream(20, each + 2, 1.2))).factor != 1.0
+    assert correction(*solved(*stream(1, 200, 1.2))) == Correction(1.0, None)
+
+
+def test_the_usual_spread_is_that_of_images_that_are_left_out() -> None:
+    x, rows = stream(12, 40, apart=0.5)
+    real = left_out(familiarity_of(x, rows), solved(x, rows)[1], x, rows)[0][:, :12]
+    assert correction(*solved(x, rows)).spread == pytest.approx(spread(real, rows), rel=0.08)
 
 
 def test_the_best_factor_has_the_least_brier_score_with_a_tenth_of_the_labels_at_random() -> None:
@@ -89,6 +101,7 @@ def test_the_best_factor_has_the_least_brier_score_with_a_tenth_of_the_labels_at
     others = (rows + 1 + torch.arange(len(rows)) % 11) % 12
 
     def loss(factor: float) -> float:
-        return 0.9 * float(brier_score(scaled / factor, rows)) + 0.1 * float(brier_score(scaled / factor, others))
+        right, wrong = (float(brier_score(scaled / factor, labels).sum()) for labels in (rows, others))
+        return 0.9 * right + 0.1 * wrong
 
     assert loss(found) < min(loss(found / 1.5), loss(found * 1.5))

@@ -21,7 +21,7 @@ from prol.methods.prol_plus.features import PROLPlusOptions, Scale, plan
 from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, Overall, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
-from prol.methods.prol_plus.prior_temperature import correction, prior_temperatures
+from prol.methods.prol_plus.prior_temperature import Correction, correction, prior_temperatures
 from prol.methods.prol_plus.tuning import EVERY, FirstBlocks, gone, one_cycle
 from prol.state import State
 
@@ -69,7 +69,7 @@ class PROLPlus(Learner):
         self.solved = LastSolved(state, w.all)
         self._glanced: Observation | None = None
         self._learnt: tuple[Tensor, Tensor] | None = None
-        self._ahead: tuple[int, ClassTotals, Gaussian, float] | None = None
+        self._ahead: tuple[int, ClassTotals, Gaussian, Correction] | None = None
         self.seen = 0
         self._last: dict[str, float] = {}
         state.value("seen", self, merge="sum")
@@ -223,16 +223,17 @@ class PROLPlus(Learner):
             scores, familiarity = left_out(found, self.moments.class_totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
-        self.solved.replace(self.latest(self._head))
+        prior = self.prior_temperature()
+        self.solved.replace(self.latest(self._head), prior.spread)
         units = prior_temperatures(counts.where(counts < 2, counts - 1))
-        return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread())
+        return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread(prior))
 
     def _glance(self, embedded: Tensor, rows: Tensor) -> None:
         """The classifier solved last predicts features `[B, L + M]` of class rows `[B]`, unless the chunk is due."""
         self._glanced = None
         if not self.calibration.due and self.clock.steps % GLANCE == 0:
             scores = self.solved.scores(embedded, len(self.classes))
-            usual = self.calibration.usual_spread()
+            usual = self.solved.spread or self.calibration.usual_spread()
             if scores is not None:
                 units = prior_temperatures(self.moments.counts.rows)
                 self._glanced = observe(scores, rows, rows >= 0, units, None, usual)
@@ -267,7 +268,7 @@ class PROLPlus(Learner):
     def prior_temperature(self) -> Prior:
         found = super().prior_temperature()
         assert found is not None
-        return Prior(found.unit, self.latest(self._correction))
+        return Prior(found.unit, *self.latest(self._correction))
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         familiarity = self.latest(self._familiarity)
@@ -286,7 +287,7 @@ class PROLPlus(Learner):
         self._latest["_overall"] = overall
         return True
 
-    def _continue(self, before: ClassTotals, gaussian: Gaussian, correction: float) -> bool:
+    def _continue(self, before: ClassTotals, gaussian: Gaussian, correction: Correction) -> bool:
         """Takes over what was solved for the sums `before`, unless the covariance is of too few images by now."""
         now = self.moments.class_totals()
         if float(now.counts.sum()) > MOST_AHEAD * gaussian.samples:
@@ -319,10 +320,10 @@ class PROLPlus(Learner):
         counts = self.moments.counts.rows
         return self.moments.totals(working_dtype(float(counts.sum() - counts.count_nonzero())))
 
-    def _correction(self) -> float:
+    def _correction(self) -> Correction:
         counts = self.moments.counts.rows
         enough = bool(counts.any()) and not cosine_weight(float(counts.sum()))
-        return correction(self.latest(self._gaussian), self.moments.class_totals()) if enough else 1.0
+        return correction(self.latest(self._gaussian), self.moments.class_totals()) if enough else Correction()
 
     def _head(self) -> SolvedHead:
         counts = self.moments.counts.rows

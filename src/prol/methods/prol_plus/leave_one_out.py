@@ -62,8 +62,9 @@ class Means:
         """τ: what the scatter of all samples is multiplied by in Σ."""
         return overall_samples(self.total - self.classes) / self.total
 
-    def without(self, own: Tensor, across: Tensor, delta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For images of classes `own` `[B, 1]` with dᵀΣ⁻¹m_k `[B, C]` and dᵀΣ⁻¹d `[B, 1]`, each without itself:
+    def without(self, own: Tensor, between: Tensor, across: Tensor, delta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For images of classes `own` `[B, 1]`, each without itself, from mᵀΣ⁻¹m_k `[B, C]`, m being its class mean,
+        dᵀΣ⁻¹m_k `[B, C]` and dᵀΣ⁻¹d `[B, 1]`:
 
         the products (x - μ)ᵀΣ⁻¹m_k `[B, C]`, the squares (x - μ)ᵀΣ⁻¹(x - μ) `[B, 1]` and the lengths `[B, C]`.
         """
@@ -75,7 +76,7 @@ class Means:
         alpha = 1 + 1 / (more * count)
         beta = 1 / (more * count) - member / more
         x_d, m_d = mine + alpha * delta, across + beta * delta
-        products = self.apart[own[:, 0]] @ self.solved.T + beta * mine + alpha * m_d
+        products = between + beta * mine + alpha * m_d
         products = rest * (products + gain * x_d * m_d)
         squares = rest * (self.lengths[own] + alpha * (mine + x_d) + gain * x_d.square())
         lengths = rest * (self.lengths + beta * (across + m_d) + gain * m_d.square()).clamp(min=LEAST_SQUARE)
@@ -90,9 +91,9 @@ def left_out(familiarity: Familiarity, sums: ClassTotals, features: Tensor, rows
     g, seen = familiarity.gaussian, familiarity.gaussian.seen
     means = Means.of(g, sums)
     own = (seen.cumsum(0) - 1)[rows].unsqueeze(1)
-    d = features.to(g.centre) - g.centre - means.apart[own[:, 0]]
-    delta = g.metric.squares(d)
-    products, squares, lengths = means.without(own, d @ means.solved.T, delta)
+    mean = means.apart[own[:, 0]]
+    d = features.to(g.centre) - g.centre - mean
+    products, squares, lengths = means.without(own, mean @ means.solved.T, d @ means.solved.T, g.metric.squares(d))
 
     # The distance to the mean of all samples by their covariance, both without x.
     crowd, less = familiarity.overall.squares(features), means.total / (means.total - 1)
@@ -138,5 +139,5 @@ def drawn_left_out(gaussian: Gaussian, sums: ClassTotals) -> tuple[Tensor, Tenso
     own = own.to(between.device)
     more = (means.counts[own] - 1).clamp(min=1)
     left = more / (more + 1)  # x is a part of its class's mean
-    products, _, lengths = means.without(own, across.to(between) * left.sqrt(), delta * left)
+    products, _, lengths = means.without(own, between[own[:, 0]], across.to(between) * left.sqrt(), delta * left)
     return products * lengths.rsqrt(), own[:, 0]
