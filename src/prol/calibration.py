@@ -45,6 +45,10 @@ ENOUGH = 10.0
 """Weight of the images of known classes that must be observed before any image is called unknown."""
 FURTHEST = 3.0
 """Deviations by which an observation may differ from what was expected; what differs more counts as this."""
+STANDARD = (20.0, 0.6, 1.4)
+"""What is expected before standard familiarity was observed: weight, mean and standard deviation."""
+SKEWNESS = 0.75
+"""Of standard familiarity: it is that to the nearest of many classes, a maximum."""
 FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residual_squares")
 """Sums over images whose familiarity was observed, each with the weight of its time; `weight` is the sum of these."""
 
@@ -66,7 +70,8 @@ class Observation:
     """Sums over `count` images of known classes, predicted before they were learnt.
 
     The `losses` at each factor, which are Brier scores, the `spread` of the images' scores, and their `familiarity`:
-    its values and squares. There were so many `classes`.
+    its values and squares. There were so many `classes`. Familiarity is `standard` where the method itself knows what
+    to expect, and returns it in deviations from that, from the first such observation on.
     """
 
     losses: tuple[float, ...]
@@ -74,6 +79,7 @@ class Observation:
     spread: float
     familiarity: tuple[float, float] | None
     classes: int
+    standard: bool = False
 
 
 class Calibration:
@@ -87,12 +93,13 @@ class Calibration:
         self.count, self.spread, self.images, self.next = 0.0, 0.0, 0, 1
         self.weight, self.familiarity, self.familiarity_squares = 0.0, 0.0, 0.0
         self.residuals, self.residual_squares, self.observed_at, self.familiar_at = 0.0, 0.0, 0, 0
+        self.standard = 0
         for place, factor in enumerate(FACTORS):
             read, load = partial(self.losses.__getitem__, place), partial(self.losses.__setitem__, place)
             state.value(f"losses/{factor:.3g}", read=read, load=load, merge="sum", later=True)
         for name in ("count", "spread", "images", *FAMILIAR):
             state.value(name, self, merge="sum", later=True)
-        for name in ("next", "observed_at", "familiar_at"):
+        for name in ("next", "observed_at", "familiar_at", "standard"):
             state.value(name, self, later=True)
 
     @property
@@ -113,8 +120,18 @@ class Calibration:
             self.losses[place] = decay * self.losses[place] + loss
         self.count = decay * self.count + observed.count
         self.spread = decay * self.spread + observed.spread
+        if observed.standard and not self.standard:
+            self._standardise()
         if observed.familiarity is not None and before >= SETTLED * observed.classes:
             self._compare(observed.count, *observed.familiarity)
+
+    def _standardise(self) -> None:
+        """Familiarity has another scale from now on: its sums become what is expected."""
+        weight, mean, deviation = STANDARD
+        self.standard, self.familiar_at = 1, self.images
+        found = (weight, weight * mean, weight * (mean**2 + deviation**2), 0.0, weight)
+        for name, value in zip(FAMILIAR, found, strict=True):
+            setattr(self, name, value)
 
     def _compare(self, count: int, values: float, squares: float) -> None:
         """Adds the familiarity of `count` images, and its residuals from what was expected, in deviations."""
@@ -144,14 +161,16 @@ class Calibration:
     def unknown(self, familiarity: Tensor) -> Tensor | None:
         """The share of images of known classes that are more familiar, `[N]`; None until enough were observed.
 
-        It takes their residuals to be normally distributed. What is no number is like nothing known.
+        It takes their residuals to be normally distributed, and those of standard familiarity to be skewed. What is no
+        number is like nothing known.
         """
         usual = self.usual_familiarity()
         if usual is None:
             return None
         mean, deviation = usual
         # The normal distribution in float32, the only type for which onnxruntime has it.
-        share: Tensor = torch.special.ndtr(((mean - familiarity.double()) / deviation).float())
+        residuals = (familiarity.double() - mean) / deviation
+        share: Tensor = torch.special.ndtr(-(normal(residuals) if self.standard else residuals).float())
         return share.nan_to_num(1.0)
 
     def notes(self) -> list[str]:
@@ -186,6 +205,15 @@ class Calibration:
         """The factor with the least loss and distance from what is expected."""
         logs = [math.log(factor / expected) for factor in FACTORS]
         return least([loss + (log / deviation) ** 2 / 2 for loss, log in zip(self.losses, logs, strict=True)])
+
+
+def normal(residuals: Tensor) -> Tensor:
+    """The normal variable of which residuals with `SKEWNESS` are a function: they follow a gamma distribution.
+
+    That is the approximation of Wilson and Hilferty.
+    """
+    cubed = 1 + SKEWNESS / 2 * residuals
+    return 6 / SKEWNESS * (cubed.clamp(min=1e-9).pow(1 / 3) - 1) + SKEWNESS / 6
 
 
 def least(losses: Sequence[float]) -> float:
