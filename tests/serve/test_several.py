@@ -18,7 +18,7 @@ from prol.learner import SavedState
 from prol.testing.stream import difference
 from serve.running import Nursery, Server, counts, error, eventually, learn, picture, predict, running
 
-TIGHT = ("--loaded-bytes", "17000000")
+TIGHT = ("--loaded-bytes", "45000000")
 """Memory for two learners of nearest class means."""
 
 

@@ -15,6 +15,7 @@ import asyncio
 import ctypes
 import gc
 import logging
+import platform
 import re
 import secrets
 import shutil
@@ -51,9 +52,9 @@ ACCESS_FILE = "access.json"
 FORMAT = 1
 NAME_RULE = "a name has 1 to 64 lower-case letters, digits, - and _, and begins with a letter or a digit"
 
-COPIES, BESIDES = 5, 8 << 20
+COPIES, BESIDES = 10, 20 << 20
 """Memory of a loaded learner, in times of its checkpoint, and bytes besides: the learner, its last committed state,
-a snapshot with what that has solved, and the record for an undo."""
+a snapshot, what both have solved, and the record for an undo; as `benchmarks/serve_several.py` measures it."""
 LEARNING, SOLVING = 2, 1
 """Batches that are learnt, and snapshots that are made, at a time."""
 WAIT_SECONDS = 30.0
@@ -63,6 +64,8 @@ RETRY_SECONDS = 5.0
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _LEFT = re.compile(r"\.[a-z0-9_-]+\.(new|deleted)")
+_ARENA_MAX = -8
+_LIBRARY = ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 _log = logging.getLogger("prol")
 
 
@@ -135,6 +138,7 @@ class Learners:
         self._lock: BaseFileLock | None = None
         self._changing, self._released = asyncio.Lock(), asyncio.Event()
         """Held while a learner is loaded, written out, created or deleted; set when a request has ended."""
+        _use_one_arena()
         self._files = ThreadPoolExecutor(1, thread_name_prefix="prol-learners")
 
     def open(self) -> None:
@@ -261,6 +265,7 @@ class Learners:
                 entry.bytes = _bytes_on_disk(entry.folder)
             if len(self.loaded()) > 1:
                 await self._make_room(0, None)
+            await self._in_thread(_trim)
 
     def stop_exports(self) -> None:
         for entry in self.loaded():
@@ -467,7 +472,18 @@ def _bytes_on_disk(folder: Path) -> int:
 
 
 def _give_memory_back() -> None:
-    """To the system, which the C library does not do by itself."""
+    """To the system, from a learner that was dropped: it is part of cycles."""
     gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    _trim()
+
+
+def _trim() -> None:
+    """Gives freed memory back to the system, which the C library of Linux does not do by itself."""
+    if _LIBRARY is not None:
+        _LIBRARY.malloc_trim(0)
+
+
+def _use_one_arena() -> None:
+    """Threads share freed memory. By default up to eight arenas per core keep what any thread once needed."""
+    if _LIBRARY is not None:
+        _LIBRARY.mallopt(_ARENA_MAX, 1)
