@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -253,3 +254,21 @@ def test_what_is_wrong_with_one_learner_does_not_concern_the_others(several: Ser
     assert "no checkpoint in" in several.said()
     assert manager.get("/readyz").status_code == 200
     assert manager.delete("/v1/broken").status_code == 200
+
+
+def test_after_a_kill_journals_are_replaced_without_a_request(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
+    folder = tmp_path / "learners"
+    with running(nursery, folder, "--several", "--backbone", small_vit) as server, server.client() as manager:
+        for name in ("a", "b"):
+            create(manager, name)
+        with of(server, "a") as client:
+            assert [learn(client, [picture(n)], ["x"]).status_code for n in range(3)] == [200] * 3
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    assert list(folder.rglob("*.journal"))
+    with running(nursery, folder, "--several", "--pending-seconds", "0.1") as server, server.client() as manager:
+        eventually(lambda: not list(folder.rglob("*.journal")))
+        assert [name for name, one in listed(manager).items() if one["loaded"]] == ["a"]
+        with of(server, "a") as client:
+            assert counts(client) == {"x": 3}
+        assert server.end() == 0
+    assert not list(folder.rglob(".in_use"))

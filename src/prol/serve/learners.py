@@ -32,7 +32,7 @@ from filelock import BaseFileLock
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.creation import require_blocks
-from prol.files import UnsafeFile, flush_names, require_real_folder, take_lock, write_folder, write_json
+from prol.files import UnsafeFile, create_file, flush_names, require_real_folder, take_lock, write_folder, write_json
 from prol.runfiles import Backbone as SavedBackbone
 from prol.runs.format import META_FILE, MODEL_FILE, read_meta
 from prol.runs.loading import open_saved_backbone, size_of
@@ -49,6 +49,8 @@ from prol.serve.workers import Workers
 from prol.typed_json import read_file
 
 ACCESS_FILE = "access.json"
+IN_USE = ".in_use"
+"""In the folder `service` of a learner while it is loaded: what it has may wait for a checkpoint, or to be erased."""
 FORMAT = 1
 NAME_RULE = "a name has 1 to 64 lower-case letters, digits, - and _, and begins with a letter or a digit"
 
@@ -132,6 +134,7 @@ class Learners:
         self.entries: dict[str, Entry] = {}
         self.loads = self.written_out = 0
         self.load_seconds = 0.0
+        self._killed: list[str] = []
         self._options, self._warn = options, warn
         self._backbone: Backbone | None = None
         self._workers: Workers | None = None
@@ -255,9 +258,18 @@ class Learners:
         del self.entries[name]
 
     async def look_after(self) -> None:
-        """Drops expired images, sees to the memory of learners that have grown, and looks at their folders."""
+        """Drops expired images, sees to the memory of learners that have grown, and looks at their folders.
+
+        Learners that were loaded when a process was killed are loaded once: that replaces their journals.
+        """
+        if self.lifecycle.unavailable() is not None:
+            return
         for entry in self.entries.values():
             entry.pending.amounts()
+        while self._killed:
+            with suppress(RequestError):  # it is logged
+                async with self.use(self._killed.pop()):
+                    pass
         async with self._changing:
             for entry in self.loaded():
                 assert entry.service is not None
@@ -347,6 +359,7 @@ class Learners:
         began, store = time.monotonic(), Store(entry.folder, self._options.checkpoints, self._options.journal)
         try:
             opened = open_service(store, self._options, self._warn, self._backbone)
+            create_file(store.place / IN_USE).close()
             service = Service(store, opened, entry.limits, self.budget, entry.activity, self._workers, entry.pending)
         except BaseException:
             store.release()
@@ -367,6 +380,7 @@ class Learners:
             service.writer.finish()
             if service.writer.has_changed:
                 service.writer.save()
+            (store.place / IN_USE).unlink(missing_ok=True)
         except Exception as error:  # as above
             saved = False
             _log.error("the saved learner %s could not be updated: %s", entry.name, error)
@@ -434,6 +448,8 @@ class Learners:
             with suppress(ValueError, OSError):
                 method = read_meta(place)["method"]
             self.entries[place.name] = self._entry(place, access, method)
+            if (place / SERVICE / IN_USE).exists():
+                self._killed.append(place.name)
         except ValueError as error:
             self._warn(f"{place} is not served: {' '.join(str(error).split())}")
 
