@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import pytest
 
 import prol
 from prol.learner import SavedState
+from prol.serve.learners import WAIT_SECONDS
 from prol.testing.stream import difference
-from serve.running import Nursery, Server, counts, error, eventually, learn, picture, predict, running
+from serve.running import Nursery, Server, counts, error, eventually, files, learn, picture, predict, running
 
 TIGHT = ("--loaded-bytes", "45000000")
 """Memory for two learners of nearest class means."""
@@ -209,6 +211,31 @@ def test_a_learner_in_use_is_not_dropped_and_more_than_fit_still_work(several: S
         with of(several, name) as client:
             assert counts(client) == {f"{name} 0": 2, f"{name} 1": 2}
     assert sum(one["loaded"] for one in listed(manager).values()) <= 2
+
+
+def test_learners_that_are_always_in_use_do_not_keep_another_from_being_loaded(
+    several: Server, manager: httpx.Client
+) -> None:
+    enough, found = threading.Event(), list[int]()
+
+    def ask(name: str) -> None:
+        with of(several, name) as client:
+            while not enough.is_set():
+                found.append(client.post("/predict", files=files(picture(1), picture(2))).status_code)
+
+    create(manager, "patient")
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("filler-1", "filler-2") * 3]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(found) > 30)
+    with of(several, "patient") as client:
+        began = time.monotonic()
+        assert client.get("/classes").status_code == 200
+        assert time.monotonic() - began < WAIT_SECONDS / 2
+    enough.set()
+    for thread in threads:
+        thread.join(60)
+    assert set(found) == {200}
 
 
 def test_a_learner_is_deleted_after_the_requests_in_progress(several: Server, manager: httpx.Client) -> None:

@@ -98,9 +98,10 @@ class Entry:
         self.pending = Pending(self.limits.pending_images, self.limits.pending_bytes, self.limits.pending_seconds)
         self.service: Service | None = None
         self.store: Store | None = None
-        self.users, self.used = 0, 0.0
-        """Requests in progress, and when the last one came."""
-        self.is_going = False
+        self.users, self.used, self.loaded_at = 0, 0.0, 0.0
+        """Requests in progress, when the last one came, and when it was loaded."""
+        self.is_going = self.is_leaving = False
+        """Whether it is being deleted; whether new requests wait, because others need the memory."""
         self.failed = -RETRY_SECONDS
         self.bytes = _bytes_on_disk(folder)
 
@@ -184,12 +185,11 @@ class Learners:
         entry = self.find(name)
         if entry is None:
             raise unknown_learner()
-        entry.users += 1
+        while (service := entry.service) is None or entry.is_leaving:
+            async with self._changing:
+                await self._load(entry)
+        entry.users, entry.used = entry.users + 1, time.monotonic()
         try:
-            while (service := entry.service) is None:
-                async with self._changing:
-                    await self._load(entry)
-            entry.used = time.monotonic()
             yield service
         finally:
             entry.users -= 1
@@ -302,10 +302,10 @@ class Learners:
 
     async def _load(self, entry: Entry) -> None:
         """`_changing` is held."""
-        if entry.service is not None:
-            return
         if entry.is_going or self.entries.get(entry.name) is not entry:
             raise unknown_learner()
+        if entry.service is not None:
+            return
         if (unavailable := self.lifecycle.unavailable()) is not None:
             raise unavailable
         if time.monotonic() < entry.failed + RETRY_SECONDS:
@@ -321,21 +321,29 @@ class Learners:
     async def _make_room(self, needed: int, until: float | None) -> None:
         """Writes learners out until so many bytes of memory are free, and waits for it if a time is given.
 
-        A learner that needs more than all of the memory is loaded alone.
+        A learner that needs more than all of the memory is loaded alone. Where all are in use, the one that was loaded
+        first takes no more requests until then, or others might wait for ever.
         """
-        while loaded := self.loaded():
-            if sum(entry.memory for entry in loaded) + needed <= self.limits.loaded_bytes:
-                return
-            idle = [entry for entry in loaded if not entry.users]
-            if idle:
-                oldest = min(idle, key=lambda entry: entry.used)
-                await self._in_thread(self._close, oldest, *oldest.take())
-                await self._in_thread(_give_memory_back)  # now that nothing refers to it
-                self.written_out += 1
-            elif until is None:
-                return
-            else:
-                await self._wait_for_release(until)
+        leaving: Entry | None = None
+        try:
+            while loaded := self.loaded():
+                if sum(entry.memory for entry in loaded) + needed <= self.limits.loaded_bytes:
+                    return
+                idle = [entry for entry in loaded if not entry.users]
+                if idle:
+                    oldest = min(idle, key=lambda entry: entry.used)
+                    await self._in_thread(self._close, oldest, *oldest.take())
+                    await self._in_thread(_give_memory_back)  # now that nothing refers to it
+                    self.written_out += 1
+                elif until is None:
+                    return
+                else:
+                    leaving = leaving or min(loaded, key=lambda entry: entry.loaded_at)
+                    leaving.is_leaving = True
+                    await self._wait_for_release(until)
+        finally:
+            if leaving is not None:
+                leaving.is_leaving = False
 
     async def _wait_for_release(self, until: float) -> None:
         self._released.clear()
@@ -367,6 +375,7 @@ class Learners:
         service.start()
         entry.store, entry.service, entry.method = store, service, service.method
         entry.bytes, entry.used = _bytes_on_disk(entry.folder), time.monotonic()
+        entry.loaded_at = entry.used
         self.loads += 1
         self.load_seconds += time.monotonic() - began
 
