@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,9 @@ class Client(threading.Thread):
 class Teacher(Client):
     """Uses one learner, and knows what it must hold."""
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, folder: Path, *given: Any) -> None:
         super().__init__(*given)
+        self.folder = folder
         self.counts: Counter[str] = Counter()
         self.learnt, self.before = 0, (Counter[str](), 0)
         self.removed: list[str] = []
@@ -122,6 +124,7 @@ class Teacher(Client):
             if self.count("remove", answer, *([404] if cut else [])) or cut:
                 del self.counts[name]
                 self.removed.append(name)
+                self.search()
         elif kind == "rename" and known:
             name, new = self.draw.choice(known), self.new_name()
             answer, cut = self.send("PATCH", f"/classes/{name}", json={"label": new})
@@ -150,13 +153,14 @@ class Teacher(Client):
         if (learnt := self.send("GET", "/status")[0].json()["images_learnt"]) != self.learnt:
             self.story.wrong.append(f"{self.path}: {learnt} images instead of {self.learnt}")
 
-    def search(self, folder: Path) -> None:
-        """For names that were removed, in all files, once the service has stopped."""
-        for file in folder.rglob("*"):
-            content = file.read_bytes() if file.is_file() else b""
-            left = [name for name in self.removed if name.encode() in content]
-            if left:
-                self.story.wrong.append(f"{file.relative_to(folder)} holds {left}")
+    def search(self) -> None:
+        """For names that were removed, in all files of the learner."""
+        for file in self.folder.rglob("*"):
+            content = b""
+            with suppress(OSError):  # a folder, or one of the files that come and go
+                content = file.read_bytes()
+            if left := [name for name in self.removed if name.encode() in content]:
+                self.story.wrong.append(f"{file.relative_to(self.folder)} holds {left}")
 
 
 class Manager(Client):
@@ -204,9 +208,10 @@ def _kill_and_compare(nursery: Nursery, folder: Path, backbone: str, story: Stor
     draw, several = random.Random(story.seed), story.layout == "several"
     server = begin(nursery, folder, backbone, story.layout)
     where, acknowledgements = [server.url], threading.Semaphore(0)
-    paths = [f"/v1/{name_of(method)}" for method in METHODS] if several else [""]
-    clients: list[Teacher | Manager] = [Teacher(story, where, path, acknowledgements) for path in paths]
+    clients: list[Teacher | Manager] = [Teacher(folder, story, where, "", acknowledgements)]
     if several:
+        names = [name_of(method) for method in METHODS]
+        clients = [Teacher(folder / name, story, where, f"/v1/{name}", acknowledgements) for name in names]
         clients.append(Manager(folder, story, where, "", acknowledgements))
     for client in clients:
         client.start()
@@ -228,7 +233,7 @@ def _kill_and_compare(nursery: Nursery, folder: Path, backbone: str, story: Stor
     assert server.end() == 0, f"it did not end well: {server.said()}"
     for client in clients:
         if isinstance(client, Teacher):
-            client.search(folder)
+            client.search()
 
 
 def begin(nursery: Nursery, folder: Path, backbone: str, layout: str) -> Server:

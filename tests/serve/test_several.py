@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ import pytest
 
 import prol
 from prol.learner import SavedState
-from prol.serve.learners import WAIT_SECONDS
+from prol.serve.learners import Learners
+from prol.serve.schemas import NewLearnerBody
+from prol.serve.security import Tokens
+from prol.serve.settings import Limits, ServeOptions
 from prol.testing.stream import difference
-from serve.running import Nursery, Server, counts, error, eventually, files, learn, picture, predict, running
+from serve.running import Nursery, Server, counts, error, eventually, learn, picture, predict, running
 
 TIGHT = ("--loaded-bytes", "45000000")
 """Memory for two learners of nearest class means."""
@@ -213,29 +216,38 @@ def test_a_learner_in_use_is_not_dropped_and_more_than_fit_still_work(several: S
     assert sum(one["loaded"] for one in listed(manager).values()) <= 2
 
 
-def test_learners_that_are_always_in_use_do_not_keep_another_from_being_loaded(
-    several: Server, manager: httpx.Client
-) -> None:
-    enough, found = threading.Event(), list[int]()
+def test_a_learner_that_is_always_in_use_gives_way_to_another(small_vit: str, tmp_path: Path) -> None:
+    options = ServeOptions(backbone=small_vit, device="cpu")
+    learners = Learners(tmp_path / "learners", options, Limits(), Tokens(), pytest.fail)
+    learners.open()
+    order: list[str] = []
 
-    def ask(name: str) -> None:
-        with of(several, name) as client:
-            while not enough.is_set():
-                found.append(client.post("/predict", files=files(picture(1), picture(2))).status_code)
+    async def use(name: str, until: asyncio.Event) -> None:
+        async with learners.use(name):
+            order.append(name)
+            await until.wait()
 
-    create(manager, "patient")
-    threads = [threading.Thread(target=ask, args=(name,)) for name in ("filler-1", "filler-2") * 3]
-    for thread in threads:
-        thread.start()
-    eventually(lambda: len(found) > 30)
-    with of(several, "patient") as client:
-        began = time.monotonic()
-        assert client.get("/classes").status_code == 200
-        assert time.monotonic() - began < WAIT_SECONDS / 2
-    enough.set()
-    for thread in threads:
-        thread.join(60)
-    assert set(found) == {200}
+    async def story() -> None:
+        for name in ("busy", "patient"):
+            await learners.create(NewLearnerBody(name=name, method="ncm"))
+        learners.limits = Limits(loaded_bytes=1)  # one at a time
+        first, others = asyncio.Event(), asyncio.Event()
+        others.set()
+        tasks = [asyncio.create_task(use("busy", first))]
+        while order != ["busy"]:
+            await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(use("patient", others)))
+        while not learners.entries["busy"].is_leaving:
+            await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(use("busy", others)))
+        await asyncio.sleep(0)
+        first.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(story())
+    assert order == ["busy", "patient", "busy"]
+    learners.finish()
+    learners.release()
 
 
 def test_a_learner_is_deleted_after_the_requests_in_progress(several: Server, manager: httpx.Client) -> None:
