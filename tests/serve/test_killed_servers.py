@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import prol
+from serve.kills import kill_and_compare
 from serve.running import Nursery, Server, client_of, counts, learn, picture
 
 CLIENTS = 4
@@ -101,3 +102,14 @@ def test_every_acknowledged_chunk_is_applied_exactly_once(
     nursery: Nursery, tmp_path: Path, small_vit: str, kills: int, flags: tuple[str, ...]
 ) -> None:
     kill_and_count(nursery, tmp_path / "model", small_vit, kills, *flags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layout", "kills"), [("ncm", 5), ("prol_plus", 5), ("prol", 5), ("several", 15)])
+def test_killed_services_hold_what_was_acknowledged_and_no_name_that_was_removed(
+    nursery: Nursery, tmp_path: Path, small_vit: str, layout: str, kills: int
+) -> None:
+    """`tools/kill_services.py` does the same 400 times."""
+    story = kill_and_compare(nursery, tmp_path / "served", small_vit, seed=0, layout=layout, kills=kills)
+    assert story.wrong == []
+    assert len(story.kills) == kills

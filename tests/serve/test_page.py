@@ -25,7 +25,7 @@ from serve.driving import (
     texts,
     type_in,
 )
-from serve.page_browser import console_errors, glyph_files, hand_over, picture, show_as, until
+from serve.page_browser import console_errors, glyph_files, hand_over, picture, requested_hosts, show_as, until
 from serve.running import Nursery, client_of, learn, running
 
 PAGE = Path(prol.serve.__file__).parent / "page"
@@ -232,3 +232,30 @@ def test_the_page_brings_everything_itself_and_writes_no_markup() -> None:
         )
     # The content security policy allows neither of these.
     assert not re.search(r"<style|\sstyle=|<script(?![^>]*\ssrc=)|\son\w+=", sources["index.html"])
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_the_list_of_learners_leads_to_the_page_of_each(
+    chromium: WebDriver, nursery: Nursery, small_vit: str, tmp_path: Path
+) -> None:
+    flags = ("--several", "--backbone", small_vit)
+    with running(nursery, tmp_path / "learners", *flags, PROL_ADMIN_TOKEN="administrator") as server:
+        with server.client(headers={"Authorization": "Bearer administrator"}) as client:
+            for name in ("birds", "cars"):
+                assert client.post("/v1", json={"name": name, "method": "ncm"}).status_code == 201
+        console_errors(chromium), requested_hosts(chromium)
+        chromium.get(server.url)
+        until(lambda: focused(chromium).get_attribute("id") == "token", "the page asks for a token")
+        type_in(chromium, "administrator", Keys.ENTER)
+        until(lambda: texts(chromium, "#learners a") == ["birds", "cars"], "the learners are listed")
+        assert "2 learners" in text(chromium, "#model")
+        chromium.find_element(By.LINK_TEXT, "birds").click()
+        until(lambda: text(chromium, "#connection") == "connected", "the page of the learner is connected")
+        [image] = glyph_files(tmp_path / "glyphs", "X", each=1)["X"]
+        choose(chromium, image)
+        until(lambda: states(chromium) == ["open"], "the image was predicted")
+        teach(chromium, "wren")
+        until(lambda: counts(chromium) == {"wren": "1 image"}, "the learner was taught")
+        assert not [line for line in console_errors(chromium) if "401" not in line]
+        assert requested_hosts(chromium) == {server.url.removeprefix("http://")}

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prol.serve.security import Tokens, read_token
 from prol.serve.server import listen
 from prol.serve.settings import Limits
 from prol.serve.uploads import MemoryBudget, Reservation, decode_images
+from prol.serve.workers import Turns
 
 
 class Clock:
@@ -195,3 +197,27 @@ def test_records_of_the_first_version_are_read_and_written_alike_but_for_their_c
     records = Records.from_json(stored | {"novelty": {"observed": 1, "values": [0.5], "weights": [1.0]}})
     assert (records.answers["key hash"][0], records.recent[0]) == ("content hash", (2, 1))
     assert json.loads(json.dumps(records.to_json())) == stored
+
+
+def test_turns_are_given_in_the_order_of_arrival() -> None:
+    """A learner that always has something to learn does not keep the others waiting."""
+    turns, order = Turns(2), list[int]()
+
+    def learn(number: int) -> None:
+        with turns:
+            order.append(number)
+
+    def waiting(number: int) -> threading.Thread:
+        thread = threading.Thread(target=learn, args=(number,))
+        thread.start()
+        while turns._tickets < number + 3:  # it has come
+            assert thread.is_alive()
+        return thread
+
+    with turns:
+        with turns:
+            threads = [waiting(number) for number in range(5)]
+            assert order == []
+        for thread in threads:
+            thread.join(60)
+    assert order == [0, 1, 2, 3, 4]

@@ -27,16 +27,33 @@ def test_no_request_that_the_schema_allows_is_a_server_error(
         with server.client() as client:
             for number, label in enumerate(["a", "b", "0", "null"]):
                 assert learn(client, [picture(number)], [label]).status_code == 200
-        program = "import schemathesis.cli, sys; sys.exit(schemathesis.cli.schemathesis())"
-        arguments = ["run", f"{server.url}/openapi.json", "--checks", CHECKS, "--max-examples", str(examples)]
-        done = subprocess.run(
-            [sys.executable, "-c", program, *arguments, "--phases", phases, "--seed", "1", "--no-color", *ELSEWHERE],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-        assert "Tested: 14" in done.stdout
+        assert "Tested: 14" in fuzzed(f"{server.url}/openapi.json", tmp_path, phases, examples)
         with server.client() as client:
             assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.slow
+def test_no_request_to_several_learners_is_a_server_error(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
+    with running(nursery, tmp_path / "learners", "--several", "--backbone", small_vit) as server:
+        phases = "examples,coverage,fuzzing,stateful"
+        assert "Tested: 7" in fuzzed(f"{server.url}/openapi.json", tmp_path, phases, 30)
+        with server.client() as client:
+            assert client.post("/v1", json={"name": "mine", "method": "ncm"}).status_code == 201
+        assert "Tested: 14" in fuzzed(f"{server.url}/v1/mine/openapi.json", tmp_path, "coverage,fuzzing", 5)
+        with server.client() as client:
+            assert client.get("/healthz").status_code == 200
+
+
+def fuzzed(schema: str, folder: Path, phases: str, examples: int) -> str:
+    """What schemathesis says when it finds nothing wrong."""
+    program = "import schemathesis.cli, sys; sys.exit(schemathesis.cli.schemathesis())"
+    arguments = ["run", schema, "--checks", CHECKS, "--max-examples", str(examples), "--phases", phases]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments, "--seed", "1", "--no-color", *ELSEWHERE],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    return done.stdout

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +17,14 @@ import pytest
 
 import prol
 from prol.learner import SavedState
+from prol.serve.learners import Learners
+from prol.serve.schemas import NewLearnerBody
+from prol.serve.security import Tokens
+from prol.serve.settings import Limits, ServeOptions
 from prol.testing.stream import difference
 from serve.running import Nursery, Server, counts, error, eventually, learn, picture, predict, running
 
-TIGHT = ("--loaded-bytes", "17000000")
+TIGHT = ("--loaded-bytes", "45000000")
 """Memory for two learners of nearest class means."""
 
 
@@ -210,6 +216,40 @@ def test_a_learner_in_use_is_not_dropped_and_more_than_fit_still_work(several: S
     assert sum(one["loaded"] for one in listed(manager).values()) <= 2
 
 
+def test_a_learner_that_is_always_in_use_gives_way_to_another(small_vit: str, tmp_path: Path) -> None:
+    options = ServeOptions(backbone=small_vit, device="cpu")
+    learners = Learners(tmp_path / "learners", options, Limits(), Tokens(), pytest.fail)
+    learners.open()
+    order: list[str] = []
+
+    async def use(name: str, until: asyncio.Event) -> None:
+        async with learners.use(name):
+            order.append(name)
+            await until.wait()
+
+    async def story() -> None:
+        for name in ("busy", "patient"):
+            await learners.create(NewLearnerBody(name=name, method="ncm"))
+        learners.limits = Limits(loaded_bytes=1)  # one at a time
+        first, others = asyncio.Event(), asyncio.Event()
+        others.set()
+        tasks = [asyncio.create_task(use("busy", first))]
+        while order != ["busy"]:
+            await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(use("patient", others)))
+        while not learners.entries["busy"].is_leaving:
+            await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(use("busy", others)))
+        await asyncio.sleep(0)
+        first.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(story())
+    assert order == ["busy", "patient", "busy"]
+    learners.finish()
+    learners.release()
+
+
 def test_a_learner_is_deleted_after_the_requests_in_progress(several: Server, manager: httpx.Client) -> None:
     create(manager, "gone")
     acknowledged: list[int] = []
@@ -253,3 +293,21 @@ def test_what_is_wrong_with_one_learner_does_not_concern_the_others(several: Ser
     assert "no checkpoint in" in several.said()
     assert manager.get("/readyz").status_code == 200
     assert manager.delete("/v1/broken").status_code == 200
+
+
+def test_after_a_kill_journals_are_replaced_without_a_request(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
+    folder = tmp_path / "learners"
+    with running(nursery, folder, "--several", "--backbone", small_vit) as server, server.client() as manager:
+        for name in ("a", "b"):
+            create(manager, name)
+        with of(server, "a") as client:
+            assert [learn(client, [picture(n)], ["x"]).status_code for n in range(3)] == [200] * 3
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    assert list(folder.rglob("*.journal"))
+    with running(nursery, folder, "--several", "--pending-seconds", "0.1") as server, server.client() as manager:
+        eventually(lambda: not list(folder.rglob("*.journal")))
+        assert [name for name, one in listed(manager).items() if one["loaded"]] == ["a"]
+        with of(server, "a") as client:
+            assert counts(client) == {"x": 3}
+        assert server.end() == 0
+    assert not list(folder.rglob(".in_use"))

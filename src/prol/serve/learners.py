@@ -15,6 +15,7 @@ import asyncio
 import ctypes
 import gc
 import logging
+import platform
 import re
 import secrets
 import shutil
@@ -31,7 +32,7 @@ from filelock import BaseFileLock
 from prol import registry
 from prol.backbones import Backbone, open_backbone
 from prol.creation import require_blocks
-from prol.files import UnsafeFile, flush_names, require_real_folder, take_lock, write_folder, write_json
+from prol.files import UnsafeFile, create_file, flush_names, require_real_folder, take_lock, write_folder, write_json
 from prol.runfiles import Backbone as SavedBackbone
 from prol.runs.format import META_FILE, MODEL_FILE, read_meta
 from prol.runs.loading import open_saved_backbone, size_of
@@ -48,12 +49,14 @@ from prol.serve.workers import Workers
 from prol.typed_json import read_file
 
 ACCESS_FILE = "access.json"
+IN_USE = ".in_use"
+"""In the folder `service` of a learner while it is loaded: what it has may wait for a checkpoint, or to be erased."""
 FORMAT = 1
 NAME_RULE = "a name has 1 to 64 lower-case letters, digits, - and _, and begins with a letter or a digit"
 
-COPIES, BESIDES = 5, 8 << 20
+COPIES, BESIDES = 10, 20 << 20
 """Memory of a loaded learner, in times of its checkpoint, and bytes besides: the learner, its last committed state,
-a snapshot with what that has solved, and the record for an undo."""
+a snapshot, what both have solved, and the record for an undo; as `benchmarks/serve_several.py` measures it."""
 LEARNING, SOLVING = 2, 1
 """Batches that are learnt, and snapshots that are made, at a time."""
 WAIT_SECONDS = 30.0
@@ -63,6 +66,8 @@ RETRY_SECONDS = 5.0
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _LEFT = re.compile(r"\.[a-z0-9_-]+\.(new|deleted)")
+_ARENA_MAX = -8
+_LIBRARY = ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 _log = logging.getLogger("prol")
 
 
@@ -93,9 +98,10 @@ class Entry:
         self.pending = Pending(self.limits.pending_images, self.limits.pending_bytes, self.limits.pending_seconds)
         self.service: Service | None = None
         self.store: Store | None = None
-        self.users, self.used = 0, 0.0
-        """Requests in progress, and when the last one came."""
-        self.is_going = False
+        self.users, self.used, self.loaded_at = 0, 0.0, 0.0
+        """Requests in progress, when the last one came, and when it was loaded."""
+        self.is_going = self.is_leaving = False
+        """Whether it is being deleted; whether new requests wait, because others need the memory."""
         self.failed = -RETRY_SECONDS
         self.bytes = _bytes_on_disk(folder)
 
@@ -129,12 +135,14 @@ class Learners:
         self.entries: dict[str, Entry] = {}
         self.loads = self.written_out = 0
         self.load_seconds = 0.0
+        self._killed: list[str] = []
         self._options, self._warn = options, warn
         self._backbone: Backbone | None = None
         self._workers: Workers | None = None
         self._lock: BaseFileLock | None = None
         self._changing, self._released = asyncio.Lock(), asyncio.Event()
         """Held while a learner is loaded, written out, created or deleted; set when a request has ended."""
+        _use_one_arena()
         self._files = ThreadPoolExecutor(1, thread_name_prefix="prol-learners")
 
     def open(self) -> None:
@@ -177,12 +185,11 @@ class Learners:
         entry = self.find(name)
         if entry is None:
             raise unknown_learner()
-        entry.users += 1
+        while (service := entry.service) is None or entry.is_leaving:
+            async with self._changing:
+                await self._load(entry)
+        entry.users, entry.used = entry.users + 1, time.monotonic()
         try:
-            while (service := entry.service) is None:
-                async with self._changing:
-                    await self._load(entry)
-            entry.used = time.monotonic()
             yield service
         finally:
             entry.users -= 1
@@ -251,9 +258,18 @@ class Learners:
         del self.entries[name]
 
     async def look_after(self) -> None:
-        """Drops expired images, sees to the memory of learners that have grown, and looks at their folders."""
+        """Drops expired images, sees to the memory of learners that have grown, and looks at their folders.
+
+        Learners that were loaded when a process was killed are loaded once: that replaces their journals.
+        """
+        if self.lifecycle.unavailable() is not None:
+            return
         for entry in self.entries.values():
             entry.pending.amounts()
+        while self._killed:
+            with suppress(RequestError):  # it is logged
+                async with self.use(self._killed.pop()):
+                    pass
         async with self._changing:
             for entry in self.loaded():
                 assert entry.service is not None
@@ -261,6 +277,7 @@ class Learners:
                 entry.bytes = _bytes_on_disk(entry.folder)
             if len(self.loaded()) > 1:
                 await self._make_room(0, None)
+            await self._in_thread(_trim)
 
     def stop_exports(self) -> None:
         for entry in self.loaded():
@@ -285,10 +302,10 @@ class Learners:
 
     async def _load(self, entry: Entry) -> None:
         """`_changing` is held."""
-        if entry.service is not None:
-            return
         if entry.is_going or self.entries.get(entry.name) is not entry:
             raise unknown_learner()
+        if entry.service is not None:
+            return
         if (unavailable := self.lifecycle.unavailable()) is not None:
             raise unavailable
         if time.monotonic() < entry.failed + RETRY_SECONDS:
@@ -304,21 +321,29 @@ class Learners:
     async def _make_room(self, needed: int, until: float | None) -> None:
         """Writes learners out until so many bytes of memory are free, and waits for it if a time is given.
 
-        A learner that needs more than all of the memory is loaded alone.
+        A learner that needs more than all of the memory is loaded alone. Where all are in use, the one that was loaded
+        first takes no more requests until then, or others might wait for ever.
         """
-        while loaded := self.loaded():
-            if sum(entry.memory for entry in loaded) + needed <= self.limits.loaded_bytes:
-                return
-            idle = [entry for entry in loaded if not entry.users]
-            if idle:
-                oldest = min(idle, key=lambda entry: entry.used)
-                await self._in_thread(self._close, oldest, *oldest.take())
-                await self._in_thread(_give_memory_back)  # now that nothing refers to it
-                self.written_out += 1
-            elif until is None:
-                return
-            else:
-                await self._wait_for_release(until)
+        leaving: Entry | None = None
+        try:
+            while loaded := self.loaded():
+                if sum(entry.memory for entry in loaded) + needed <= self.limits.loaded_bytes:
+                    return
+                idle = [entry for entry in loaded if not entry.users]
+                if idle:
+                    oldest = min(idle, key=lambda entry: entry.used)
+                    await self._in_thread(self._close, oldest, *oldest.take())
+                    await self._in_thread(_give_memory_back)  # now that nothing refers to it
+                    self.written_out += 1
+                elif until is None:
+                    return
+                else:
+                    leaving = leaving or min(loaded, key=lambda entry: entry.loaded_at)
+                    leaving.is_leaving = True
+                    await self._wait_for_release(until)
+        finally:
+            if leaving is not None:
+                leaving.is_leaving = False
 
     async def _wait_for_release(self, until: float) -> None:
         self._released.clear()
@@ -342,6 +367,7 @@ class Learners:
         began, store = time.monotonic(), Store(entry.folder, self._options.checkpoints, self._options.journal)
         try:
             opened = open_service(store, self._options, self._warn, self._backbone)
+            create_file(store.place / IN_USE).close()
             service = Service(store, opened, entry.limits, self.budget, entry.activity, self._workers, entry.pending)
         except BaseException:
             store.release()
@@ -349,6 +375,7 @@ class Learners:
         service.start()
         entry.store, entry.service, entry.method = store, service, service.method
         entry.bytes, entry.used = _bytes_on_disk(entry.folder), time.monotonic()
+        entry.loaded_at = entry.used
         self.loads += 1
         self.load_seconds += time.monotonic() - began
 
@@ -362,6 +389,7 @@ class Learners:
             service.writer.finish()
             if service.writer.has_changed:
                 service.writer.save()
+            (store.place / IN_USE).unlink(missing_ok=True)
         except Exception as error:  # as above
             saved = False
             _log.error("the saved learner %s could not be updated: %s", entry.name, error)
@@ -429,6 +457,8 @@ class Learners:
             with suppress(ValueError, OSError):
                 method = read_meta(place)["method"]
             self.entries[place.name] = self._entry(place, access, method)
+            if (place / SERVICE / IN_USE).exists():
+                self._killed.append(place.name)
         except ValueError as error:
             self._warn(f"{place} is not served: {' '.join(str(error).split())}")
 
@@ -467,7 +497,18 @@ def _bytes_on_disk(folder: Path) -> int:
 
 
 def _give_memory_back() -> None:
-    """To the system, which the C library does not do by itself."""
+    """To the system, from a learner that was dropped: it is part of cycles."""
     gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    _trim()
+
+
+def _trim() -> None:
+    """Gives freed memory back to the system, which the C library of Linux does not do by itself."""
+    if _LIBRARY is not None:
+        _LIBRARY.malloc_trim(0)
+
+
+def _use_one_arena() -> None:
+    """Threads share freed memory. By default up to eight arenas per core keep what any thread once needed."""
+    if _LIBRARY is not None:
+        _LIBRARY.mallopt(_ARENA_MAX, 1)
