@@ -41,10 +41,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--clients", type=int, default=2, help="that ask, one image a request, each as fast as it can")
     parser.add_argument("--learn-rate", type=float, default=2, help="chunks of 10 images a second that are offered")
     parser.add_argument("--threads", type=int, default=2, help="of the server")
+    parser.add_argument("--backbone", default="vit_tiny_patch8_64.tiny_imagenet", help="of the server")
+    parser.add_argument("--device", default="cpu", help="of the server")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     given = parser.parse_args(arguments)
     settings = {name: value for name, value in vars(given).items() if name != "out"}
-    content = document("serve_load", torch.device("cpu"), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings)
+    content = document(
+        "serve_load", torch.device(given.device), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), settings
+    )
     images, labels = pictures()
     with tempfile.TemporaryDirectory() as folder, server(Path(folder) / "model", given) as address:
         teach(address, images, labels, chunks=30)
@@ -80,10 +84,8 @@ def pictures() -> tuple[list[bytes], list[str]]:
 def server(folder: Path, given: argparse.Namespace) -> Iterator[str]:
     """The address of a server of its own."""
     command = [sys.executable, "-m", "prol", "serve", str(folder), "--method", given.method, "--port", "0"]
-    command += ["--backbone", "vit_tiny_patch8_64.tiny_imagenet"]
-    process = subprocess.Popen(
-        [*command, "--threads", str(given.threads)], stdout=subprocess.PIPE, text=True, env=os.environ.copy()
-    )
+    command += ["--backbone", given.backbone, "--device", given.device, "--threads", str(given.threads)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
     try:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "http://" in line)

@@ -29,17 +29,26 @@ def noisy_scores(count: int, classes: int, sharpness: float, seed: int = 0) -> t
     return logits * sharpness, rows
 
 
+def learn_chunks(calibration: Calibration, scores: torch.Tensor, rows: torch.Tensor, prior: float | None) -> None:
+    """What is observed of scores `[N, 5]`, ten images at a time."""
+    units = None if prior is None else torch.full((5,), prior)
+    usual, known = float(scores.std(1, correction=0).mean()), torch.ones(10, dtype=torch.bool)
+    for some, labels in zip(scores.split(10), rows.split(10), strict=True):
+        calibration.learnt(10, observe(some, labels, known, units, None, usual))
+
+
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 7.0])
 @pytest.mark.parametrize("prior", [1.0, None])
 def test_the_temperature_is_that_of_least_brier_score(sharpness: float, prior: float | None) -> None:
     calibration = Calibration(State())
     scores, rows = noisy_scores(4000, 5, sharpness)
-    units = None if prior is None else torch.full((5,), prior)
-    calibration.learnt(4000, observe(scores, rows, torch.ones(4000, dtype=torch.bool), units, None))
+    learn_chunks(calibration, scores, rows, prior)
     relative = relative_spread(scores, scores.std(1, correction=0).mean().item()).unsqueeze(1)
     found = float((calibration.temperature(None if prior is None else Prior(prior), scores) / relative)[0])
     assert found == pytest.approx(sharpness, rel=0.1)
-    direct = min((float(brier_score(scores / relative / t, rows)), t) for t in torch.logspace(-2, 2, 400).tolist())[1]
+    direct = min(
+        (float(brier_score(scores / relative / t, rows).sum()), t) for t in torch.logspace(-2, 2, 400).tolist()
+    )[1]
     assert found == pytest.approx(direct, rel=0.05)
 
 
@@ -50,15 +59,14 @@ def test_without_predictions_the_prior_temperature_holds_and_nothing_is_certain(
 
 
 def test_evidence_moves_the_temperature_from_the_expected_factor_to_what_it_shows() -> None:
-    calibration, scores = Calibration(State()), 1000 * torch.tensor([[3.0, 1.0, -2.0]])
+    calibration = Calibration(State())
     assert calibration.usual_temperature(Prior(2.0, 1.5)) == pytest.approx(3.0)
     found = [3.0]
     for _ in range(3):
-        scores, rows = noisy_scores(100, 5, 1.0)
-        calibration.learnt(1, observe(scores, rows, torch.ones(100, dtype=torch.bool), torch.full((5,), 2.0), None))
+        learn_chunks(calibration, *noisy_scores(100, 5, 1.0), 2.0)
         found.append(calibration.usual_temperature(Prior(2.0, 1.5)) or 0.0)
     assert sorted(found, reverse=True) == found
-    assert 0.9 < found[-1] < 1.5
+    assert 0.9 < found[-1] < 1.6
 
 
 def test_classes_that_are_not_known_or_not_learnt_take_no_part() -> None:
@@ -83,9 +91,18 @@ def test_each_image_is_measured_by_the_temperature_of_its_class_and_the_spread_o
     assert found is not None
     units = torch.tensor([1.0, 5.0, 1.0, 2.0], dtype=torch.float64)[rows]
     units *= (scores.std(1, correction=0) / 1.7) ** (4 / 34)
+    weights = 2 / (1 + 0.15 * (rows.bincount()[rows].double() - 1))  # images of one class tell less each
     for factor, loss in zip(FACTORS, found.losses, strict=True):
         wrong = (scores / (factor * units[:, None])).softmax(1) - F.one_hot(rows, 4)
-        assert loss == pytest.approx(2 * float(wrong.square().sum()))
+        assert loss == pytest.approx(float(weights @ wrong.square().sum(1)))
+
+
+def test_the_usual_spread_is_the_methods_own_where_it_has_one() -> None:
+    calibration, (scores, rows) = Calibration(State()), noisy_scores(100, 5, 1.0)
+    learn_chunks(calibration, scores, rows, 1.0)
+    assert calibration.usual_spread(Prior(1.0)) == pytest.approx(float(scores.std(1, correction=0).mean()), rel=0.05)
+    one, two = (calibration.temperature(Prior(1.0, spread=usual), scores[:1]).item() for usual in (1.0, 2.0))
+    assert one / two == pytest.approx(2 ** (5 / 35))
 
 
 def test_an_image_whose_scores_spread_more_is_less_certain_of_the_same_gap() -> None:

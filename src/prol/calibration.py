@@ -29,12 +29,14 @@ GROWTH = 1.35
 """A chunk is predicted before it is learnt when the images have become so many times as many, or by `SPACING`."""
 SPACING = 0.5
 """If m of n images were observed last, the next chunk is predicted after `SPACING` m √n more, if that is earlier."""
-PRIOR_DEVIATION = 0.25
+PRIOR_DEVIATION = 0.2
 """Standard deviation of the logarithm of the best factor, where the method has a prior temperature of its own."""
 WIDE_DEVIATION = 1.0
 """The same for other methods: their prior temperature is the spread of their scores."""
 BRIER_WEIGHT = 2.0
 """Weight of a Brier score beside the prior of the temperature, for which a log loss would count 1."""
+ALIKE = 0.15
+"""Correlation of the losses of two images of one class in a chunk: n of them count as n / (1 + 0.15 (n - 1))."""
 SPREAD_CLASSES = 30
 """Classes at which an image's temperature follows the root of the spread of its scores, with far more the spread."""
 SETTLED = 2
@@ -43,6 +45,10 @@ ENOUGH = 10.0
 """Weight of the images of known classes that must be observed before any image is called unknown."""
 FURTHEST = 3.0
 """Deviations by which an observation may differ from what was expected; what differs more counts as this."""
+STANDARD = (20.0, 0.6, 1.4)
+"""What is expected before standard familiarity was observed: weight, mean and standard deviation."""
+SKEWNESS = 0.75
+"""Of standard familiarity: it is that to the nearest of many classes, a maximum."""
 FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residual_squares")
 """Sums over images whose familiarity was observed, each with the weight of its time; `weight` is the sum of these."""
 
@@ -50,11 +56,13 @@ FAMILIAR = ("weight", "familiarity", "familiarity_squares", "residuals", "residu
 class Prior(NamedTuple):
     """A method's own temperature before predictions were compared with labels.
 
-    Losses are summed in units of `unit`; the temperature is expected at `factor` times that.
+    Losses are summed in units of `unit`; the temperature is expected at `factor` times that, for an image whose scores
+    have the usual `spread`. Where that is None, it is the mean of the images observed.
     """
 
     unit: float
     factor: float = 1.0
+    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,8 @@ class Observation:
     """Sums over `count` images of known classes, predicted before they were learnt.
 
     The `losses` at each factor, which are Brier scores, the `spread` of the images' scores, and their `familiarity`:
-    its values and squares. There were so many `classes`.
+    its values and squares. There were so many `classes`. Familiarity is `standard` where the method itself knows what
+    to expect, and returns it in deviations from that, from the first such observation on.
     """
 
     losses: tuple[float, ...]
@@ -70,6 +79,7 @@ class Observation:
     spread: float
     familiarity: tuple[float, float] | None
     classes: int
+    standard: bool = False
 
 
 class Calibration:
@@ -83,12 +93,13 @@ class Calibration:
         self.count, self.spread, self.images, self.next = 0.0, 0.0, 0, 1
         self.weight, self.familiarity, self.familiarity_squares = 0.0, 0.0, 0.0
         self.residuals, self.residual_squares, self.observed_at, self.familiar_at = 0.0, 0.0, 0, 0
+        self.standard = 0
         for place, factor in enumerate(FACTORS):
             read, load = partial(self.losses.__getitem__, place), partial(self.losses.__setitem__, place)
             state.value(f"losses/{factor:.3g}", read=read, load=load, merge="sum", later=True)
         for name in ("count", "spread", "images", *FAMILIAR):
             state.value(name, self, merge="sum", later=True)
-        for name in ("next", "observed_at", "familiar_at"):
+        for name in ("next", "observed_at", "familiar_at", "standard"):
             state.value(name, self, later=True)
 
     @property
@@ -109,8 +120,18 @@ class Calibration:
             self.losses[place] = decay * self.losses[place] + loss
         self.count = decay * self.count + observed.count
         self.spread = decay * self.spread + observed.spread
+        if observed.standard and not self.standard:
+            self._standardise()
         if observed.familiarity is not None and before >= SETTLED * observed.classes:
             self._compare(observed.count, *observed.familiarity)
+
+    def _standardise(self) -> None:
+        """Familiarity has another scale from now on: its sums become what is expected."""
+        weight, mean, deviation = STANDARD
+        self.standard, self.familiar_at = 1, self.images
+        found = (weight, weight * mean, weight * (mean**2 + deviation**2), 0.0, weight)
+        for name, value in zip(FAMILIAR, found, strict=True):
+            setattr(self, name, value)
 
     def _compare(self, count: int, values: float, squares: float) -> None:
         """Adds the familiarity of `count` images, and its residuals from what was expected, in deviations."""
@@ -140,14 +161,16 @@ class Calibration:
     def unknown(self, familiarity: Tensor) -> Tensor | None:
         """The share of images of known classes that are more familiar, `[N]`; None until enough were observed.
 
-        It takes their residuals to be normally distributed. What is no number is like nothing known.
+        It takes their residuals to be normally distributed, and those of standard familiarity to be skewed. What is no
+        number is like nothing known.
         """
         usual = self.usual_familiarity()
         if usual is None:
             return None
         mean, deviation = usual
         # The normal distribution in float32, the only type for which onnxruntime has it.
-        share: Tensor = torch.special.ndtr(((mean - familiarity.double()) / deviation).float())
+        residuals = (familiarity.double() - mean) / deviation
+        share: Tensor = torch.special.ndtr(-(normal(residuals) if self.standard else residuals).float())
         return share.nan_to_num(1.0)
 
     def notes(self) -> list[str]:
@@ -156,7 +179,7 @@ class Calibration:
 
     def temperature(self, prior: Prior | None, scores: Tensor) -> Tensor:
         """What scores `[N, C]` are divided by, `[N, 1]`, in units of the method's `prior` or of their spread."""
-        usual, found = self.usual_spread(), self.usual_temperature(prior)
+        usual, found = self.usual_spread(prior), self.usual_temperature(prior)
         if found is None:
             return spread_of(scores).unsqueeze(1) * self._factor(WIDE_DEVIATION)
         unit = scores.new_full((scores.shape[0], 1), found, dtype=torch.float64)  # len() is fixed in a graph
@@ -169,14 +192,28 @@ class Calibration:
         usual = self.usual_spread()
         return None if usual is None else usual * self._factor(WIDE_DEVIATION)
 
-    def usual_spread(self) -> float | None:
-        """The mean spread of scores among the classes, of images observed; None before any was."""
+    def usual_spread(self, prior: Prior | None = None) -> float | None:
+        """The spread of scores among the classes that is usual: the method's own, or the mean of images observed.
+
+        None before any was.
+        """
+        if prior is not None and prior.spread is not None:
+            return prior.spread
         return self.spread / self.count if self.count and self.spread else None
 
     def _factor(self, deviation: float, expected: float = 1.0) -> float:
         """The factor with the least loss and distance from what is expected."""
         logs = [math.log(factor / expected) for factor in FACTORS]
         return least([loss + (log / deviation) ** 2 / 2 for loss, log in zip(self.losses, logs, strict=True)])
+
+
+def normal(residuals: Tensor) -> Tensor:
+    """The normal variable of which residuals with `SKEWNESS` are a function: they follow a gamma distribution.
+
+    That is the approximation of Wilson and Hilferty.
+    """
+    cubed = 1 + SKEWNESS / 2 * residuals
+    return 6 / SKEWNESS * (cubed.clamp(min=1e-9).pow(1 / 3) - 1) + SKEWNESS / 6
 
 
 def least(losses: Sequence[float]) -> float:
@@ -202,7 +239,8 @@ def observe(
 
     The unit of an image's temperature is that of its class in `prior` `[C]`, or the mean spread of scores: a class that
     has few samples yet says nothing about how certain others are. It is higher for an image whose scores spread more
-    than usual, or than those of the others where that is not known.
+    than usual, or than those of the others where that is not known. Images of one class count less each, since a class
+    may be easier than others.
     None where they show nothing: no image of a class that could be predicted, or fewer than two such classes.
     """
     scores = scores.double()
@@ -217,7 +255,8 @@ def observe(
     spread = spread_of(some)
     unit = spread.mean().expand(len(some)) if prior is None else prior.to(some)[rows[fair]]
     scaled = some / (unit * relative_spread(some, usual_spread or float(spread.mean()))).unsqueeze(1)
-    losses = torch.stack([BRIER_WEIGHT * brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
+    weights = BRIER_WEIGHT / (1 + ALIKE * (right.bincount()[right].double() - 1))
+    losses = torch.stack([weights @ brier_score(scaled / factor, right) for factor in FACTORS]).tolist()
     sums = None
     if familiarity is not None:
         usual = familiarity[fair].double()
@@ -226,13 +265,14 @@ def observe(
 
 
 def brier_score(logits: Tensor, rows: Tensor) -> Tensor:
-    """Σ_c (p_c - [c = y])² summed over images of the class rows y `[N]`, p being the softmax of logits `[N, C]`.
+    """Σ_c (p_c - [c = y])² of images of the class rows y `[N]`, p being the softmax of logits `[N, C]`; `[N]`.
 
     It is a proper score like the log loss, but hardly counts how small the probability of a label is that was missed:
     mean confidence is closer to accuracy.
     """
     likely = logits.softmax(1)
-    return (likely.square().sum(1) - 2 * likely.gather(1, rows.unsqueeze(1)).squeeze(1) + 1).sum()
+    found: Tensor = likely.square().sum(1) - 2 * likely.gather(1, rows.unsqueeze(1)).squeeze(1) + 1
+    return found
 
 
 def relative_spread(scores: Tensor, usual: float) -> Tensor:

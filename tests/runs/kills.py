@@ -62,21 +62,30 @@ class Story:
         )
 
 
-def plan_for(backbone: str, method: str, per_class: int) -> Plan:
+def plan_for(backbone: str, method: str, per_class: int, device: str) -> Plan:
     if registry.method(method).from_scratch:
         backbone = "resnet18_cifar@4"
     options = SMALL.get(method, {})
-    return small_plan(backbone, method, options=options, limit_per_class=per_class, checkpoint_every=3, workers=1)
+    return small_plan(
+        backbone, method, options=options, limit_per_class=per_class, checkpoint_every=3, workers=1, device=device
+    )
 
 
 def kill_and_compare(
-    place: Path, backbone: str, method: str, kills: int, seed: int, per_class: int, one_in_checkpoint: bool = False
+    place: Path,
+    backbone: str,
+    method: str,
+    kills: int,
+    seed: int,
+    per_class: int,
+    one_in_checkpoint: bool = False,
+    device: str = "cpu",
 ) -> Story:
     """Kills a run so many times, resumes it to its end, and compares it with one that was left alone.
 
     A run that ends before its instant has come is compared too, and another one begun.
     """
-    plan, draw, folder = plan_for(backbone, method, per_class), random.Random(seed), place / "killed"
+    plan, draw, folder = plan_for(backbone, method, per_class, device), random.Random(seed), place / "killed"
     whole = start(plan, place / "whole")
     # From the first event to the result, as the clock of the disk has it.
     duration = (whole.result.stat().st_mtime_ns - whole.config.stat().st_mtime_ns) / 1e9

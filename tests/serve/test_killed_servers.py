@@ -16,6 +16,7 @@ from serve.kills import kill_and_compare
 from serve.running import Nursery, Server, client_of, counts, learn, picture
 
 CLIENTS = 4
+FLAGS_OF_EVERY_START = ("--no-journal", "--device=cuda")
 IMAGES = [picture(seed, 16) for seed in range(4)]
 
 
@@ -66,7 +67,7 @@ def kill_and_count(nursery: Nursery, folder: Path, small_vit: str, kills: int, *
             assert acknowledgements.acquire(timeout=60)
         pause.wait(draw.uniform(0, 0.1))  # any instant between two acknowledgements
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
-        server = Server(nursery, folder, *(flag for flag in flags if flag == "--no-journal"))
+        server = Server(nursery, folder, *(flag for flag in flags if flag in FLAGS_OF_EVERY_START))
         where[0] = server.url
     for teacher in teachers:
         teacher.enough.set()

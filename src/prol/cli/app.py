@@ -14,6 +14,7 @@ from prol.cli.check import check
 from prol.cli.classes import app as classes
 from prol.cli.compare import compare
 from prol.cli.inspect import datasets, methods, params, show
+from prol.cli.learn import learn
 from prol.cli.models import audit, export, merge, onnx, predict, pull, push
 from prol.cli.report import report
 from prol.cli.reproduce import reproduce
@@ -34,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-running, saved = (run, resume, show, check), (export, predict, serve, audit, merge, onnx, push, pull)
+running, saved = (run, resume, show, check), (learn, export, predict, serve, audit, merge, onnx, push, pull)
 for verb in (*running, *saved, compare, sweep, report, reproduce, rate_curve, params, methods, datasets, streams):
     app.command()(verb)
 app.add_typer(bench, name="bench")

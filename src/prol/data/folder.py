@@ -137,6 +137,11 @@ def collection_of(root: Path, classes: Files, notes: tuple[str, ...]) -> Collect
     return Collection(names, images, [path.relative_to(root).as_posix() for path in images.paths], notes)
 
 
+def training_images(root: Path) -> Collection:
+    """The images of `root/train/CLASS/` if there is a `test/`, too, otherwise those of `root/CLASS/`."""
+    return read_folder(root / "train" if _has_splits(_existing(root)) else root)
+
+
 def read_train_and_test(root: Path) -> Dataset:
     """The images of `root/train/CLASS` and `root/test/CLASS`."""
     (train, notes), (test, _) = _classes(root / "train"), _classes(root / "test")

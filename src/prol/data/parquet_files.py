@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,7 +36,7 @@ class Shard:
     """One parquet file without its images.
 
     `labels[i]` is the index of row i's label in `values`: the class names if the file is `named`, that is, lists its
-    classes; else the distinct labels.
+    classes; else the distinct labels. `rows`, ascending, are those that are read, None for all; `labels` are theirs.
     """
 
     path: Path
@@ -44,6 +44,11 @@ class Shard:
     labels: NDArray[np.int64]
     values: tuple[int, ...] | tuple[str, ...] = ()
     named: bool = False
+    rows: NDArray[np.int64] | None = None
+
+    def part(self, rows: NDArray[np.int64]) -> Shard:
+        """Some rows of the file; other row groups than theirs are not read."""
+        return replace(self, labels=self.labels[rows], rows=rows)
 
 
 @contextmanager
@@ -221,7 +226,8 @@ class ParquetSplit:
 
     def _place(self, index: int) -> tuple[Path, int]:
         shard = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return self._shards[shard].path, index - int(self._starts[shard])
+        rows, place = self._shards[shard].rows, index - int(self._starts[shard])
+        return self._shards[shard].path, place if rows is None else int(rows[place])
 
 
 class Spool:
@@ -322,21 +328,32 @@ def _is_below(path: Path, root: Path) -> bool:
 def _records(shards: Sequence[Shard]) -> Iterator[bytes]:
     """One record per row; only a few megabytes of each file are in memory."""
     for shard in shards:
-        rows = 0
+        row = found = 0
         with opened(shard.path) as file:
+            wanted = np.arange(file.metadata.num_rows) if shard.rows is None else shard.rows
             for group in range(file.num_row_groups):
                 size = file.metadata.row_group(group)
+                if not len(_between(wanted, row, row + size.num_rows)):
+                    row += size.num_rows
+                    continue
                 at_once = max(1, _BYTES_AT_ONCE * size.num_rows // max(1, size.total_byte_size))
                 for batch in file.iter_batches(
                     batch_size=min(1000, at_once), row_groups=[group], columns=[shard.image_column], use_threads=False
                 ):
-                    rows += len(batch)
-                    yield from _encoded_rows(batch.column(0))
-        if rows != len(shard.labels):
+                    here = _between(wanted, row, row + len(batch))
+                    yield from _encoded_rows(batch.column(0).take(pa.array(here - row)))
+                    row, found = row + len(batch), found + len(here)
+        if found != len(shard.labels):
             raise ValueError(
-                f"{str(shard.path)!r} had {len(shard.labels)} rows when it was opened and has {rows} now: "
+                f"{str(shard.path)!r} had {len(shard.labels)} rows when it was opened and has {found} now: "
                 f"do not change it while it is in use"
             )
+
+
+def _between(numbers: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
+    """Those of ascending numbers that are at least `low` and less than `high`."""
+    first, stop = np.searchsorted(numbers, (low, high))
+    return numbers[first:stop]
 
 
 def _encoded_rows(column: Any) -> Iterator[bytes]:

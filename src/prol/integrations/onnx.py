@@ -96,7 +96,7 @@ def metadata(learner: Learner) -> dict[str, str]:
 
 def _temperature(learner: Learner) -> str:
     calibration, prior = learner.calibration, learner.prior_temperature()
-    found, usual = calibration.usual_temperature(prior), calibration.usual_spread()
+    found, usual = calibration.usual_temperature(prior), calibration.usual_spread(prior)
     if found is None:
         return "the standard deviation of each image's scores"
     relative = f" * (standard deviation of the C scores / {usual!r}) ** (C / (C + {SPREAD_CLASSES}))"

@@ -11,7 +11,7 @@ import sysconfig
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import chdir, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,7 +26,7 @@ from prol.files import UnsafeFile
 from prol.options import Count, NotNegative, Positive, Whole, require_ranges
 from prol.runs import Plan, RunFolder
 from prol.runs.display import Lines
-from prol.runs.executors import RETRIES, attempt, in_words, sentence_of, with_share_of_processors
+from prol.runs.executors import RETRIES, Job, attempt, how_resumed, in_words, sentence_of, with_share_of_processors
 
 CONNECT_SECONDS = 10.0
 LOCK_SECONDS = 120.0
@@ -67,7 +67,7 @@ class RayExecutor:
             )
 
     def execute(
-        self, pending: Mapping[Path, Plan], hear: Callable[[Path, str], None]
+        self, pending: Mapping[Path, Plan | Job], hear: Callable[[Path, str], None]
     ) -> Generator[tuple[Path, str | None], None, None]:
         if not pending:
             return
@@ -174,7 +174,7 @@ class _Schedule:
             return RunEnded(f"its worker died ({how}), also after {self.executor.retries} retries")
         self.retries_left[path] -= 1
         self.waiting.insert(0, (path, replace(request, again=True)))
-        self.hear(path, f"its worker died ({how}); resuming from its last checkpoint")
+        self.hear(path, f"its worker died ({how}); {how_resumed(request.plan)}")
         return None
 
 
@@ -213,7 +213,7 @@ def _failed_start(error: Exception) -> str:
 
 
 @contextmanager
-def _markers(paths: Mapping[Path, Plan]) -> Iterator[dict[Path, Path]]:
+def _markers(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
     """A file beside each run's folder by which a worker recognises that it shares the file system."""
     name = f".shared-{uuid.uuid4().hex}"
     markers = {path: path.resolve().parent / name for path in paths}
@@ -243,7 +243,7 @@ def require_ray() -> Any:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """One run for a worker, and what the worker needs to check that it can do it.
+    """One run or job for a worker, and what the worker needs to check that it can do it.
 
     Args:
         path: absolute path of the run's folder.
@@ -254,7 +254,7 @@ class RunRequest:
         again: whether an earlier worker was lost during this run.
     """
 
-    plan: Plan
+    plan: Plan | Job
     path: Path
     marker: Path
     source: str

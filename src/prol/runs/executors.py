@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from prol.files import require_real_folder
 from prol.options import Count, Whole, require_ranges
@@ -34,6 +34,20 @@ _LINE, _ENDED = "line", "ended"
 _OLD_VERB = "settle"
 """What version 0.1 called `Executor.execute`; accepted for one version."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Work other than a run that an executor executes; its result is a folder, complete or absent."""
+
+    threads: int | None = None
+    workers: int | None = None
+
+    def finish(self, path: Path, display: Display) -> None:
+        """Writes the folder, unless it exists; a process before this one may have died."""
+        raise NotImplementedError
+
+
+Work = TypeVar("Work", bound=Plan | Job)
 Say = Callable[[str], None]
 Hear = Callable[[Path, str], None]
 Outcomes = Generator[tuple[Path, str | None], None, None]
@@ -45,8 +59,8 @@ class Executor(Protocol):
     The state of a run is in its folder. Closing the generator stops the running ones, which can be resumed later.
     """
 
-    def execute(self, pending: Mapping[Path, Plan], hear: Hear) -> Outcomes:
-        """Executes each plan in its folder.
+    def execute(self, pending: Mapping[Path, Plan | Job], hear: Hear) -> Outcomes:
+        """Executes each plan or job in its folder.
 
         Yields each folder when its run ends, with the error as one sentence, None if it finished.
 
@@ -62,7 +76,7 @@ class Serial:
 
     display: Display
 
-    def execute(self, pending: Mapping[Path, Plan], hear: Hear) -> Outcomes:
+    def execute(self, pending: Mapping[Path, Plan | Job], hear: Hear) -> Outcomes:
         del hear  # the display shows it
         threads = free_threads()
         for path, plan in pending.items():
@@ -86,7 +100,7 @@ class LocalProcesses:
     def __post_init__(self) -> None:
         require_ranges(self)
 
-    def execute(self, pending: Mapping[Path, Plan], hear: Hear) -> Outcomes:
+    def execute(self, pending: Mapping[Path, Plan | Job], hear: Hear) -> Outcomes:
         context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU
         waiting = list(pending.items())
         at_once = min(self.jobs, len(pending))
@@ -120,7 +134,7 @@ class LocalProcesses:
                         else:
                             retries_left[path] -= 1
                             waiting.insert(0, (path, pending[path]))
-                            hear(path, f"{died}; resuming from its last checkpoint")
+                            hear(path, f"{died}; {how_resumed(pending[path])}")
                         continue
                     if kind == _ENDED:
                         outcomes[path] = text
@@ -133,6 +147,11 @@ class LocalProcesses:
                 process.join()
 
 
+def how_resumed(plan: Plan | Job) -> str:
+    """What happens to a plan or job whose process died."""
+    return "resuming from its last checkpoint" if isinstance(plan, Plan) else "starting it again"
+
+
 def finish(plan: Plan, path: Path, display: Display) -> RunFolder:
     """The finished run of this plan in a folder: started, resumed or left as it is."""
     run = RunFolder(path)
@@ -142,16 +161,19 @@ def finish(plan: Plan, path: Path, display: Display) -> RunFolder:
     return resume(path, display, side_by_side=plan.side_by_side)
 
 
-def attempt(plan: Plan, path: Path, display: Display) -> str | None:
-    """Finishes a run; returns the error as one sentence, None if it finished."""
+def attempt(plan: Plan | Job, path: Path, display: Display) -> str | None:
+    """Finishes a run or job; returns the error as one sentence, None if it finished."""
     try:
-        finish(plan, path, display)
+        if isinstance(plan, Plan):
+            finish(plan, path, display)
+        else:
+            plan.finish(path, display)
     except Exception as error:
         return sentence_of(error)
     return None
 
 
-def with_share_of_processors(plan: Plan, path: Path, cpus: float) -> Plan:
+def with_share_of_processors(plan: Work, path: Path, cpus: float) -> Work:
     """The plan with no more threads than its share of the processors, unless it sets them or has begun."""
     if RunFolder(path).config.is_file():
         return plan
@@ -160,7 +182,7 @@ def with_share_of_processors(plan: Plan, path: Path, cpus: float) -> Plan:
     return replace(with_threads(plan, path, whole), workers=workers)
 
 
-def with_threads(plan: Plan, path: Path, threads: int) -> Plan:
+def with_threads(plan: Work, path: Path, threads: int) -> Work:
     """The plan with this number of threads, unless it sets one or has begun."""
     return plan if plan.threads or RunFolder(path).config.is_file() else replace(plan, threads=threads)
 
@@ -178,7 +200,7 @@ def in_words(error: BaseException) -> str:
     return words if isinstance(error, ValueError | OSError) and words else f"{type(error).__name__}: {words}"
 
 
-def _run_in_process(parent: Connection, plan: Plan, path: Path) -> None:
+def _run_in_process(parent: Connection, plan: Plan | Job, path: Path) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     display = Lines(lambda line: parent.send((_LINE, line)))
     parent.send((_ENDED, attempt(plan, path, display)))

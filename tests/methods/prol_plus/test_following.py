@@ -56,7 +56,7 @@ def test_predictions_are_soon_nearly_those_of_the_state(tiny: ViT) -> None:
     assert soon.follow(earlier)
     found, expected = soon.classify(asked), exact.classify(asked)
     assert np.mean([a == b for a, b in zip(found.labels, expected.labels, strict=True)]) > 0.9
-    assert float((found.probabilities - expected.probabilities).abs().max()) < 0.1
+    assert float((found.probabilities - expected.probabilities).abs().max()) < 0.15
     assert not torch.equal(soon.predict(asked), exact.predict(asked))
     for learner in (soon, exact):
         learner.learn(pictures([0, 7]), [0, 7])

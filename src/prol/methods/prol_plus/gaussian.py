@@ -254,13 +254,15 @@ class Familiarity:
         squares, crowd = g.metric.squares(x), self.overall.squares(features)
         products = x @ self.solved.T
         nearest = (self.lengths - 2 * products).amin(1, keepdim=True)
-        return self.value(products * self.lengths.rsqrt(), squares, crowd, nearest).squeeze(1)
+        return familiarity_of(products * self.lengths.rsqrt(), squares, crowd, nearest, self.solved.shape[1])
 
-    def value(self, scores: Tensor, squares: Tensor, crowd: Tensor, nearest: Tensor) -> Tensor:
-        """`[B, 1]` from scores of the classes seen `[B, C]`, d², d₀² and d_c² - d², each `[B, 1]`."""
-        squares, width = squares.clamp(min=LEAST_SQUARE), self.solved.shape[1]
-        angle = scores.amax(1, keepdim=True) * squares.rsqrt()
-        return angle * (width / squares) ** 0.25 + NEARNESS * (crowd - squares - nearest) / (squares * width).sqrt()
+
+def familiarity_of(scores: Tensor, squares: Tensor, crowd: Tensor, nearest: Tensor, width: int) -> Tensor:
+    """`[B]` from scores of the classes seen `[B, C]`, d², d₀² and d_c² - d², each `[B, 1]`, of so many features."""
+    squares = squares.clamp(min=LEAST_SQUARE)
+    angle = scores.amax(1, keepdim=True) * squares.rsqrt()
+    found = angle * (width / squares) ** 0.25 + NEARNESS * (crowd - squares - nearest) / (squares * width).sqrt()
+    return found.squeeze(1)
 
 
 def squared_lengths(solved: Tensor, apart: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ from prol.state import State
 class LastSolved:
     """A head of the classes seen by then: `weight` `[S, M]`, `bias` `[S]`, and the `rows` `[S]` of these classes.
 
+    Where it is known, the `spread` `[1]` of scores that is usual, too.
+
     It is saved, so that a resumed learner observes the same. Whatever else changes the classes or sums than learning
     drops it, until the next one is solved.
     """
@@ -28,11 +30,17 @@ class LastSolved:
         state.on_combine(self._combined)
         state.on_merge(take=self._merged)
 
-    def replace(self, head: SolvedHead) -> None:
+    @property
+    def spread(self) -> float | None:
+        return float(self._tensors["spread"]) if "spread" in self._tensors else None
+
+    def replace(self, head: SolvedHead, spread: float | None) -> None:
         assert head.bias is not None
         self._state.overwrites("solved")
         rows = head.seen.nonzero().flatten()
         self._tensors = {"weight": head.weight[rows], "bias": head.bias[rows], "rows": rows}
+        if spread is not None:
+            self._tensors["spread"] = head.bias.new_tensor([spread], dtype=torch.float64)
 
     def clear(self) -> None:
         self._state.overwrites("solved")
@@ -55,6 +63,8 @@ class LastSolved:
             fits = weight.shape == (len(rows), self._width) and bias.shape == rows.shape and rows.dtype == torch.int64
             if not fits or (len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._state.classes):
                 raise ValueError("solved/weight, solved/bias and solved/rows do not fit each other or the classes")
+            if saved.get("spread", weight.new_ones(1)).shape != (1,):
+                raise ValueError("solved/spread is not one number")
         self._tensors = dict(saved)
 
     def _removed(self, tensors: dict[str, Tensor], values: dict[str, Any], row: int) -> str:  # noqa: ARG002
@@ -69,5 +79,5 @@ class LastSolved:
         return tensors
 
     def _drop(self, tensors: dict[str, Tensor]) -> None:
-        for name in ("weight", "bias", "rows"):
+        for name in ("weight", "bias", "rows", "spread"):
             tensors.pop(f"{self._state.prefix}solved/{name}", None)

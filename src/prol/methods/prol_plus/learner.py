@@ -21,7 +21,7 @@ from prol.methods.prol_plus.features import PROLPlusOptions, Scale, plan
 from prol.methods.prol_plus.gaussian import Blend, Familiarity, Gaussian, Overall, cosine_weight, working_dtype
 from prol.methods.prol_plus.last_solved import LastSolved
 from prol.methods.prol_plus.leave_one_out import left_out
-from prol.methods.prol_plus.prior_temperature import correction, prior_temperatures
+from prol.methods.prol_plus.prior_temperature import Usual, prior_temperatures, usual
 from prol.methods.prol_plus.tuning import EVERY, FirstBlocks, gone, one_cycle
 from prol.state import State
 
@@ -69,7 +69,7 @@ class PROLPlus(Learner):
         self.solved = LastSolved(state, w.all)
         self._glanced: Observation | None = None
         self._learnt: tuple[Tensor, Tensor] | None = None
-        self._ahead: tuple[int, ClassTotals, Gaussian, float] | None = None
+        self._ahead: tuple[int, ClassTotals, Gaussian, Usual] | None = None
         self.seen = 0
         self._last: dict[str, float] = {}
         state.value("seen", self, merge="sum")
@@ -218,21 +218,26 @@ class PROLPlus(Learner):
             return None
         self._latest.clear()
         try:
-            found = self._familiarity()
-            assert found is not None
-            scores, familiarity = left_out(found, self.moments.class_totals(), features, rows)
+            near = self._familiarity()
+            assert near is not None
+            scores, familiarity = left_out(near, self.moments.class_totals(), features, rows)
         except (ValueError, RuntimeError):
             return None
-        self.solved.replace(self.latest(self._head))
+        now = self.latest(self._usual)
+        self.solved.replace(self.latest(self._head), now.spread)
         units = prior_temperatures(counts.where(counts < 2, counts - 1))
-        return observe(scores, rows, fair, units, familiarity, self.calibration.usual_spread())
+        spread = now.spread or self.calibration.usual_spread()
+        if now.familiarity is None and not self.calibration.standard:
+            return observe(scores, rows, fair, units, familiarity, spread)
+        found = observe(scores, rows, fair, units, now.standard(familiarity), spread)
+        return found and replace(found, standard=True)
 
     def _glance(self, embedded: Tensor, rows: Tensor) -> None:
         """The classifier solved last predicts features `[B, L + M]` of class rows `[B]`, unless the chunk is due."""
         self._glanced = None
         if not self.calibration.due and self.clock.steps % GLANCE == 0:
             scores = self.solved.scores(embedded, len(self.classes))
-            usual = self.calibration.usual_spread()
+            usual = self.solved.spread or self.calibration.usual_spread()
             if scores is not None:
                 units = prior_temperatures(self.moments.counts.rows)
                 self._glanced = observe(scores, rows, rows >= 0, units, None, usual)
@@ -267,13 +272,15 @@ class PROLPlus(Learner):
     def prior_temperature(self) -> Prior:
         found = super().prior_temperature()
         assert found is not None
-        return Prior(found.unit, self.latest(self._correction))
+        now = self.latest(self._usual)
+        return Prior(found.unit, now.factor, now.spread)
 
     def score_familiarity(self, encoded: Tensor) -> Tensor | None:
         familiarity = self.latest(self._familiarity)
         if self.scale is None or familiarity is None:
             return None
-        return familiarity.of_features(self._embed(self.scale.apply(encoded)))
+        found = familiarity.of_features(self._embed(self.scale.apply(encoded)))
+        return self.latest(self._usual).standard(found) if self.calibration.standard else found
 
     def follow(self, earlier: Self) -> bool:
         """The covariance stays that of an earlier state, of at least two thirds of the images; class means do not."""
@@ -281,18 +288,18 @@ class PROLPlus(Learner):
         if not bool(before.counts.any()) or earlier.classes != self.classes[: len(before.counts)]:
             return False
         gaussian, overall = earlier.latest(earlier._gaussian), earlier.latest(earlier._overall)
-        if not self._continue(before, gaussian, earlier.latest(earlier._correction)):
+        if not self._continue(before, gaussian, earlier.latest(earlier._usual)):
             return False
         self._latest["_overall"] = overall
         return True
 
-    def _continue(self, before: ClassTotals, gaussian: Gaussian, correction: float) -> bool:
+    def _continue(self, before: ClassTotals, gaussian: Gaussian, usual: Usual) -> bool:
         """Takes over what was solved for the sums `before`, unless the covariance is of too few images by now."""
         now = self.moments.class_totals()
         if float(now.counts.sum()) > MOST_AHEAD * gaussian.samples:
             return False
         self._latest["_gaussian"] = gaussian.with_means(before, now)
-        self._latest["_correction"] = correction
+        self._latest["_usual"] = usual
         return True
 
     def predict_ahead(self, pixels: Pixels) -> Tensor:
@@ -306,8 +313,8 @@ class PROLPlus(Learner):
                 self._continue(*self._ahead[1:])
             found = super().predict_ahead(pixels)
             if "_gaussian" in self._latest:
-                gaussian, correction = self._latest["_gaussian"], self.latest(self._correction)
-                self._ahead = self.stored.registry.loads, self.moments.class_totals(), gaussian, correction
+                gaussian, found_usual = self._latest["_gaussian"], self.latest(self._usual)
+                self._ahead = self.stored.registry.loads, self.moments.class_totals(), gaussian, found_usual
             return found
         finally:
             self._latest = solved
@@ -319,10 +326,10 @@ class PROLPlus(Learner):
         counts = self.moments.counts.rows
         return self.moments.totals(working_dtype(float(counts.sum() - counts.count_nonzero())))
 
-    def _correction(self) -> float:
+    def _usual(self) -> Usual:
         counts = self.moments.counts.rows
         enough = bool(counts.any()) and not cosine_weight(float(counts.sum()))
-        return correction(self.latest(self._gaussian), self.moments.class_totals()) if enough else 1.0
+        return usual(self.latest(self._gaussian), self.moments.class_totals()) if enough else Usual()
 
     def _head(self) -> SolvedHead:
         counts = self.moments.counts.rows

@@ -12,6 +12,7 @@ Of d these are all that matters, so images need not be there: `drawn_left_out` d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,13 @@ from torch import Tensor
 
 from prol.methods.closed_form.moments import ClassTotals
 from prol.methods.closed_form.solvers import class_means
-from prol.methods.prol_plus.gaussian import LEAST_SQUARE, Familiarity, Gaussian, overall_samples
+from prol.methods.prol_plus.gaussian import (
+    LEAST_SQUARE,
+    Familiarity,
+    Gaussian,
+    familiarity_of,
+    overall_samples,
+)
 
 LEAST_LEFT = 1e-4
 """Least share of an image's own direction that others leave to it: below it, it is rounding."""
@@ -62,8 +69,9 @@ class Means:
         """τ: what the scatter of all samples is multiplied by in Σ."""
         return overall_samples(self.total - self.classes) / self.total
 
-    def without(self, own: Tensor, across: Tensor, delta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For images of classes `own` `[B, 1]` with dᵀΣ⁻¹m_k `[B, C]` and dᵀΣ⁻¹d `[B, 1]`, each without itself:
+    def without(self, own: Tensor, between: Tensor, across: Tensor, delta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For images of classes `own` `[B, 1]`, each without itself, from mᵀΣ⁻¹m_k `[B, C]`, m being its class mean,
+        dᵀΣ⁻¹m_k `[B, C]` and dᵀΣ⁻¹d `[B, 1]`:
 
         the products (x - μ)ᵀΣ⁻¹m_k `[B, C]`, the squares (x - μ)ᵀΣ⁻¹(x - μ) `[B, 1]` and the lengths `[B, C]`.
         """
@@ -75,11 +83,32 @@ class Means:
         alpha = 1 + 1 / (more * count)
         beta = 1 / (more * count) - member / more
         x_d, m_d = mine + alpha * delta, across + beta * delta
-        products = self.apart[own[:, 0]] @ self.solved.T + beta * mine + alpha * m_d
+        products = between + beta * mine + alpha * m_d
         products = rest * (products + gain * x_d * m_d)
         squares = rest * (self.lengths[own] + alpha * (mine + x_d) + gain * x_d.square())
         lengths = rest * (self.lengths + beta * (across + m_d) + gain * m_d.square()).clamp(min=LEAST_SQUARE)
         return products, squares, lengths
+
+    def crowd(self, own: Tensor, between: Tensor, across: Tensor, delta: Tensor) -> Tensor:
+        """d₀² of the same images, before they are left out, from mᵀΣ⁻¹m_k `[C, C]`; x̄ is that of these classes."""
+        share, scale = self.counts / self.counts.sum(), self.classes / len(self.counts)
+        y = between[own[:, 0]] - share @ between + across  # (x - x̄)ᵀΣ⁻¹m_k, then the same with m_k - x̄
+        squares = delta + (across.gather(1, own) - (across @ share).unsqueeze(1))
+        y = y - (y @ share).unsqueeze(1)
+        squares = squares + y.gather(1, own)
+        roots = (scale * self.counts).sqrt()
+        apart = between - share @ between
+        spread = roots * (apart - (apart @ share).unsqueeze(1)) * roots.unsqueeze(1)
+        inner = spread.double() + self.weight * torch.eye(len(share)).to(spread.device)
+        y = y * roots
+        less: Tensor = torch.linalg.solve(inner, y.T.double()).T.to(y) * y
+        return squares - less.sum(1, keepdim=True)
+
+    def crowd_without(self, crowd: Tensor) -> Tensor:
+        """d₀² of images without themselves, `[B, 1]`."""
+        less = self.total / (self.total - 1)
+        share = less * (1 + self.common) / self.weight
+        return (1 - 1 / self.weight) * less**2 * crowd / (1 - share * crowd).clamp(min=LEAST_LEFT)
 
 
 def left_out(familiarity: Familiarity, sums: ClassTotals, features: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,24 +119,28 @@ def left_out(familiarity: Familiarity, sums: ClassTotals, features: Tensor, rows
     g, seen = familiarity.gaussian, familiarity.gaussian.seen
     means = Means.of(g, sums)
     own = (seen.cumsum(0) - 1)[rows].unsqueeze(1)
-    d = features.to(g.centre) - g.centre - means.apart[own[:, 0]]
-    delta = g.metric.squares(d)
-    products, squares, lengths = means.without(own, d @ means.solved.T, delta)
+    mean = means.apart[own[:, 0]]
+    d = features.to(g.centre) - g.centre - mean
+    products, squares, lengths = means.without(own, mean @ means.solved.T, d @ means.solved.T, g.metric.squares(d))
 
-    # The distance to the mean of all samples by their covariance, both without x.
-    crowd, less = familiarity.overall.squares(features), means.total / (means.total - 1)
-    share = less * (1 + means.common) / means.weight
-    crowd = (1 - 1 / means.weight) * less**2 * crowd / (1 - share * crowd).clamp(min=LEAST_LEFT)
-
+    crowd = means.crowd_without(familiarity.overall.squares(features))
     found = products * lengths.rsqrt()
     scores = d.new_full((len(d), len(seen)), -torch.inf)
     scores[:, seen] = found
     nearest = (lengths - 2 * products).amin(1, keepdim=True)
-    return scores, familiarity.value(found, squares, crowd, nearest).squeeze(1)
+    return scores, familiarity_of(found, squares, crowd, nearest, d.shape[1])
 
 
-def drawn_left_out(gaussian: Gaussian, sums: ClassTotals) -> tuple[Tensor, Tensor]:
-    """Scores `[B, C]` of images drawn from each class as if they had been learnt and left out, and their classes `[B]`.
+class Drawn(NamedTuple):
+    """Scores `[B, C]` and familiarity `[B]` of images that were drawn from the class rows `[B]`."""
+
+    scores: Tensor
+    familiarity: Tensor
+    rows: Tensor
+
+
+def drawn_left_out(gaussian: Gaussian, sums: ClassTotals) -> Drawn:
+    """Images drawn from each class, as if they had been learnt and left out.
 
     Of d, dᵀΣ⁻¹m_k has the covariance WSWᵀ / f among the C classes, W being Σ⁻¹m, and dᵀΣ⁻¹d the mean tr(Σ⁻¹S) / f.
     Both follow from Σ, since Σ times its weight w is (1 + τ) S + k diag p + τ B, B being the scatter of class means.
@@ -138,5 +171,9 @@ def drawn_left_out(gaussian: Gaussian, sums: ClassTotals) -> tuple[Tensor, Tenso
     own = own.to(between.device)
     more = (means.counts[own] - 1).clamp(min=1)
     left = more / (more + 1)  # x is a part of its class's mean
-    products, _, lengths = means.without(own, across.to(between) * left.sqrt(), delta * left)
-    return products * lengths.rsqrt(), own[:, 0]
+    across, squared = across.to(between) * left.sqrt(), delta * left
+    products, squares, lengths = means.without(own, between[own[:, 0]], across, squared)
+    crowd, nearest = means.crowd(own, between, across, squared), (lengths - 2 * products).amin(1, keepdim=True)
+    scores = products * lengths.rsqrt()
+    familiarity = familiarity_of(scores, squares, means.crowd_without(crowd), nearest, width)
+    return Drawn(scores, familiarity, own[:, 0])

@@ -2,12 +2,17 @@
 
 First a formula in the numbers of classes and images. It knows nothing of how far apart the classes are, and a set of
 drawings is easier than one of birds. So images are drawn from the classifier's own Gaussian and left out of it
-(`leave_one_out`), and the temperature T with the least Brier score is found for them, with every tenth label taken at
-random: real images lie further out than those of a Gaussian. The temperature expected is 1.4 T, for the same reason;
-the formula remains the unit, since it says how images of classes with few and with many images differ.
+(`leave_one_out`), and the temperature with the least Brier score is found for them, with every tenth label taken at
+random: real images lie further out than those of a Gaussian. If it is q times that of the formula, 1.1 √q times that
+is expected: what many samples say of drawn images is too good, since classes are no Gaussians.
+
+How far the scores of drawn images spread among the classes is what is usual for images of all classes: real ones spread
+as far, and those that arrive may all be of a few classes. Their familiarity says what is usual at the present state.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,12 +24,30 @@ from prol.methods.prol_plus.leave_one_out import drawn_left_out
 
 OUTLIERS = 0.1
 """Share of drawn images whose label is taken at random."""
-SPREAD_OUT = 1.4
-"""What is left of the difference between drawn images and real ones."""
+TRUST, OFFSET = 0.5, 1.1
+"""Share of the logarithm of the factor for drawn images that holds for real ones, and what these have besides."""
+LEAST_DEVIATION = 1e-6
+"""Least standard deviation of the familiarity of drawn images: below it, they are all the same."""
 LEAST_FREEDOM = 80
 """Degrees of freedom from which images are drawn: fewer say too little about how images spread."""
-MOST_CORRECTION = 2.0
-"""The factor is from one in so many to so many."""
+
+
+class Usual(NamedTuple):
+    """The factor by which drawn images correct the formula, and where it is known the usual spread of scores.
+
+    Then also the mean and the standard deviation of the familiarity of drawn images.
+    """
+
+    factor: float = 1.0
+    spread: float | None = None
+    familiarity: tuple[float, float] | None = None
+
+    def standard(self, familiarity: Tensor | None) -> Tensor | None:
+        """Familiarity `[B]` in deviations from that of drawn images; None where that is not known."""
+        if familiarity is None or self.familiarity is None:
+            return None
+        mean, deviation = self.familiarity
+        return (familiarity - mean) / deviation
 
 
 def prior_temperatures(counts: Tensor) -> Tensor:
@@ -39,15 +62,16 @@ def prior_temperatures(counts: Tensor) -> Tensor:
     return found * (counts > 0)
 
 
-def correction(gaussian: Gaussian, sums: ClassTotals) -> float:
-    """The factor by which images drawn from the Gaussian correct the formula; 1 while there are too few samples."""
+def usual(gaussian: Gaussian, sums: ClassTotals) -> Usual:
+    """What images drawn from the Gaussian say; nothing while there are too few samples."""
     counts = sums.counts[gaussian.seen]
     if float(counts.sum()) - len(counts) < LEAST_FREEDOM or len(counts) < 2:
-        return 1.0
-    scores, rows = drawn_left_out(gaussian, sums)
-    formula = float(prior_temperatures(counts).mean())
-    found = SPREAD_OUT * best_factor(scores.double().cpu() / formula, rows.cpu())
-    return min(max(found, 1 / MOST_CORRECTION), MOST_CORRECTION)
+        return Usual()
+    drawn = drawn_left_out(gaussian, sums)
+    scores, formula = drawn.scores.double().cpu(), float(prior_temperatures(counts).mean())
+    factor = OFFSET * best_factor(scores / formula, drawn.rows.cpu()) ** TRUST
+    familiarity = float(drawn.familiarity.mean()), max(float(drawn.familiarity.std()), LEAST_DEVIATION)
+    return Usual(factor, float(spread_of(scores).mean()), familiarity)
 
 
 def best_factor(scores: Tensor, rows: Tensor) -> float:
