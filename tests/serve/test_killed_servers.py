@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import prol
-from serve.kills import kill_and_compare
+from serve.service_kills import kill_and_compare
 from serve.running import Nursery, Server, client_of, counts, learn, picture
 
 CLIENTS = 4
