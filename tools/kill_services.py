@@ -18,8 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from runs.small_runs import write_small_vit
-from serve.service_kills import LAYOUTS, kill_and_compare
 from serve.running import Nursery
+from serve.service_kills import LAYOUTS, kill_and_compare
 
 KILLS = 10
 """Of a story."""
