@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python tools/kill_services.py --kills 400 --out results/kills/services.jsonl
 
 Each line of the log is a story of ten kills of one service. What is in the log is not repeated: if the script is
-stopped, it resumes after the last line. `tests/serve/kills.py` has what is done.
+stopped, it resumes after the last line. `tests/serve/service_kills.py` has what is done.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from runs.small_runs import write_small_vit
-from serve.kills import LAYOUTS, kill_and_compare
 from serve.running import Nursery
+from serve.service_kills import LAYOUTS, kill_and_compare
 
 KILLS = 10
 """Of a story."""

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 import prol
-from serve.kills import kill_and_compare
 from serve.running import Nursery, Server, client_of, counts, learn, picture
+from serve.service_kills import kill_and_compare
 
 CLIENTS = 4
 FLAGS_OF_EVERY_START = ("--no-journal", "--device=cuda")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -295,7 +296,9 @@ def test_what_is_wrong_with_one_learner_does_not_concern_the_others(several: Ser
     assert manager.delete("/v1/broken").status_code == 200
 
 
-def test_after_a_kill_journals_are_replaced_without_a_request(nursery: Nursery, small_vit: str, tmp_path: Path) -> None:
+def test_after_a_kill_journals_are_replaced_and_remains_are_removed_without_a_request(
+    nursery: Nursery, small_vit: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "learners"
     with running(nursery, folder, "--several", "--backbone", small_vit) as server, server.client() as manager:
         for name in ("a", "b"):
@@ -304,6 +307,8 @@ def test_after_a_kill_journals_are_replaced_without_a_request(nursery: Nursery, 
             assert [learn(client, [picture(n)], ["x"]).status_code for n in range(3)] == [200] * 3
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
     assert list(folder.rglob("*.journal"))
+    for left in (".half.new", ".gone.deleted"):  # of a learner that was being created, and of one that was deleted
+        shutil.copytree(folder / "b", folder / left)
     with running(nursery, folder, "--several", "--pending-seconds", "0.1") as server, server.client() as manager:
         eventually(lambda: not list(folder.rglob("*.journal")))
         assert [name for name, one in listed(manager).items() if one["loaded"]] == ["a"]
@@ -311,3 +316,4 @@ def test_after_a_kill_journals_are_replaced_without_a_request(nursery: Nursery, 
             assert counts(client) == {"x": 3}
         assert server.end() == 0
     assert not list(folder.rglob(".in_use"))
+    assert {part.name for part in folder.iterdir()} == {"a", "b", "learners.json", ".lock"}

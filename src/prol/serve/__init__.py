@@ -15,6 +15,6 @@ The path of a `POST /learn` request through the modules:
 `POST /predict` takes steps 1 to 3, then uses the current snapshot (`snapshots`); `pending` holds the images in memory
 until a label arrives. `exports` makes downloads of the last committed state. `monitoring` counts what happens, for the
 page and for Prometheus. With several learners, `several` sends a request to the learner that its path names, and
-`learners` loads it; `workers` has the threads that all of them share. `connections` limits connections, and `tls`
-encrypts them.
+`learners` loads it as `hosted`; `workers` has the threads that all of them share. `connections` limits connections, and
+`tls` encrypts them.
 """
