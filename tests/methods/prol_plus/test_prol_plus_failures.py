@@ -17,12 +17,17 @@ from methods.prol_plus.small_prol_plus import CLASSES, blocks_of, learn, make
 from methods.small_streams import pictures
 from prol.backbones import ViT, evaluation_input
 from prol.methods.closed_form.first_task import FirstTask
+from prol.methods.prol_plus.features import PROLPlusOptions, Widths, plan
 from prol.methods.prol_plus.learner import PROLPlus
 from prol.methods.prol_plus.tuning import FirstBlocks
 from prol.state import State
 from prol.testing.stream import difference, same_bits
 
 TEST = pictures(list(range(6)), seed=7)
+
+
+def widths(vit: ViT, blocks: int) -> Widths:
+    return plan(PROLPlusOptions(blocks=blocks), vit.tap_widths, vit.width)
 
 
 @pytest.mark.parametrize("adapt_steps", [100, 2])
@@ -62,7 +67,7 @@ def inputs_of(vit: ViT, images: Any) -> Tensor:
 def test_a_step_is_looked_at_before_and_after(tiny: ViT) -> None:
     """The features before it are those of the network as it was, in single precision."""
     states = State(), State()
-    tuning, plain = FirstBlocks(states[0], tiny, 0.05, 2, pooled=True), FirstTask(states[1], tiny, 0.05)
+    tuning, plain = FirstBlocks(states[0], tiny, 0.05, widths(tiny, 2)), FirstTask(states[1], tiny, 0.05)
     rows = torch.tensor([0, 1, 2, 0, 1, 2])
     for state in states:
         state.add_classes(3)
@@ -84,7 +89,7 @@ def test_a_step_is_looked_at_before_and_after(tiny: ViT) -> None:
 def test_a_step_that_ruins_the_features_is_undone_whole(tiny: ViT, steps: int, rate: float) -> None:
     """LayerNorms, head and Adam's moments, also where there were none of these yet."""
     state, rows = State(), torch.tensor([0, 1, 2, 0, 1, 2])
-    tuning = FirstBlocks(state, tiny, 0.05, 1, pooled=True)
+    tuning = FirstBlocks(state, tiny, 0.05, widths(tiny, 1))
     state.add_classes(3)
     inputs = inputs_of(tiny, pictures(CLASSES))
     for step in range(steps):
@@ -102,7 +107,7 @@ def test_a_step_that_ruins_the_features_is_undone_whole(tiny: ViT, steps: int, r
 def test_a_step_that_would_mend_the_features_is_undone_too(tiny: ViT, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before it are what would be added up."""
     state, rows = State(), torch.tensor([0, 1, 2, 0, 1, 2])
-    tuning = FirstBlocks(state, tiny, 0.05, 1, pooled=True)
+    tuning = FirstBlocks(state, tiny, 0.05, widths(tiny, 1))
     state.add_classes(3)
     look, factors = tuning.look, iter([1e13, 1.0])
 

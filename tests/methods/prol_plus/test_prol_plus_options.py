@@ -50,11 +50,21 @@ def test_the_small_backbone_has_all_the_blocks_asked_for() -> None:
     assert 0 < divide(384).random < 4992
 
 
-def test_a_wide_backbone_has_fewer_blocks() -> None:
-    narrow, wide = divide(192), divide(768)
-    assert wide.blocks < narrow.blocks
-    assert wide.linear == 2 * 768 * wide.blocks + 768
-    assert wide.all >= narrow.all
+def test_of_a_wide_backbone_the_class_tokens_of_all_blocks_are_read() -> None:
+    found = divide(768)
+    assert (found.class_tokens, found.blocks, found.linear) == (True, 6, 7 * 768)
+    assert 0 < found.random < 768
+    wider = divide(1024)
+    assert (wider.class_tokens, wider.blocks, wider.linear) == (True, 4, 5 * 1024)
+
+
+def test_where_class_tokens_alone_are_read_they_are_those_of_the_last_blocks(tiny: ViT) -> None:
+    found = PROLPlus(tiny, PROLPlus.read_options({"budget_mb": 0.4, "features": 0}))
+    assert found.widths.class_tokens
+    inputs = found.evaluation_input(tiny.read(pictures([0, 1])))
+    encoded = tiny.encode(tiny.embed(inputs), taps=range(tiny.depth - found.widths.blocks, tiny.depth))
+    expected = torch.cat([*encoded.class_taps, encoded.feature], dim=1).float()
+    torch.testing.assert_close(found.encode(inputs), expected)
 
 
 @given(
@@ -76,7 +86,8 @@ def test_blocks_leave_the_rest_of_the_budget_to_random_features(
     numbers, most = budget_mb * 1e6 / NUMBER, min(blocks, depth)
     assert numbers_for(found) <= numbers
     assert 1 <= found.blocks <= most
-    assert found.linear == 2 * width * found.blocks + width * pooled
+    each = width if found.class_tokens else 2 * width
+    assert found.linear == each * found.blocks + width * pooled
     assert found.random <= found.linear
 
     def largest(total: int) -> int:
@@ -85,7 +96,10 @@ def test_blocks_leave_the_rest_of_the_budget_to_random_features(
     if found.random < found.linear:  # one feature more does not fit
         assert largest(found.all + 1) > int(numbers)
     if found.blocks < most:
-        assert largest(found.linear + 2 * width) > int(numbers)
+        assert found.class_tokens
+        assert largest(found.linear + width) > int(numbers)
+    if found.class_tokens:  # both parts of all blocks do not fit
+        assert largest(2 * width * most + width * pooled) > int(numbers) * 0.97
 
 
 @pytest.mark.parametrize("pooled", [True, False])
@@ -105,7 +119,7 @@ def test_where_the_last_stage_is_the_networks_own_feature_it_is_read_once(pooled
 
 def test_a_larger_budget_has_more_of_everything() -> None:
     small, large = divide(192, budget_mb=4), divide(192, budget_mb=40)
-    assert small.blocks < large.blocks
+    assert small.linear < large.linear
     assert small.all < large.all
 
 
@@ -119,12 +133,12 @@ def test_given_features_and_blocks_are_taken() -> None:
 
 @pytest.mark.parametrize("width", [192, 384, 768, 1024])
 def test_a_budget_that_holds_no_block_is_refused_and_the_one_named_is_enough(width: int) -> None:
-    with pytest.raises(ValueError, match=f"budget_mb 0.5 does not hold .* one block's {2 * width} features") as refusal:
-        divide(width, budget_mb=0.5)
+    with pytest.raises(ValueError, match=f"budget_mb 0.1 does not hold .* of {width} features of one block") as refusal:
+        divide(width, budget_mb=0.1)
     named = re.search(r"give ([\d.]+) or more", str(refusal.value))
     assert named is not None
     least = float(named[1])
-    assert least > 0.5
+    assert least > 0.1
     assert divide(width, budget_mb=least).blocks == 1
     with pytest.raises(ValueError, match="does not hold"):
         divide(width, budget_mb=0.85 * least)

@@ -35,8 +35,8 @@ class PROLPlusOptions(Options):
     features: Whole | None = None
     """How many random features, whatever the budget; by default as many as it holds, at most one per block feature."""
     blocks: Count = 6
-    """How many of the last blocks are read, their class token and the mean of their patches; fewer where the budget
-    holds no more. Of networks without blocks, the means of the last stages."""
+    """How many of the last blocks are read, their class token and the mean of their patches. Where the budget does not
+    hold both, the class token alone, then fewer blocks. Of networks without blocks, the means of the last stages."""
     pooled: bool = True
     """Whether the network's own feature is read besides."""
     bandwidth: Positive = 0.7
@@ -69,6 +69,8 @@ class Widths:
     """Level of the last tap."""
     stripe: int
     """Rows of the second moments that are stored together."""
+    class_tokens: bool = False
+    """Whether of each block the class token alone is read: every second of its features."""
 
     @property
     def blocks(self) -> int:
@@ -103,22 +105,25 @@ class Widths:
 def plan(options: PROLPlusOptions, taps: tuple[int, ...], width: int) -> Widths:
     """The widths for a backbone of this width with blocks or stages of so many features."""
     numbers = int(options.budget_mb * 1e6 / NUMBER)
-    stripe = max(32, int((2 * numbers) ** 0.5) // 32)
     is_tap = taps[-1] == width  # of a network without class token, the last tap is its own feature
-    pooled, most = width * (options.pooled and not is_tap), widest(numbers, stripe)
-    read = taps[-options.blocks :]
+    pooled = width * (options.pooled and not is_tap)
+    for parts in (1, 2) if taps[-1] == 2 * width else (1,):  # both parts of a block, or its class token
+        stripe = max(32, int((2 * numbers) ** 0.5) // (32 * parts))
+        most, read = widest(numbers, stripe), tuple(tap // parts for tap in taps[-options.blocks :])
+        if sum(read) + pooled <= most:
+            break
     while sum(read) + pooled > most and read:
         read = read[1:]
     if not read:
-        needed = taps[-1] + pooled
+        needed = taps[-1] // parts + pooled
         least = (needed * (needed + stripe) / 2 + 2 * PLANNED_CLASSES * needed + 2 * needed) * NUMBER / 1e6
         raise ValueError(
-            f"budget_mb {options.budget_mb:g} does not hold the second moments of one block's {taps[-1]} features: "
+            f"budget_mb {options.budget_mb:g} does not hold second moments of {needed - pooled} features of one block: "
             f"give {math.ceil(10 * 1.05 * least) / 10:g} or more"
         )
     linear = sum(read) + pooled
     random = min(most - linear, linear) if options.features is None else options.features
-    return Widths(read, pooled, random, int(not is_tap), stripe)
+    return Widths(read, pooled, random, int(not is_tap), stripe, parts == 2)
 
 
 def widest(numbers: int, stripe: int) -> int:

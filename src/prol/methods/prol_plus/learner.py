@@ -57,7 +57,7 @@ class PROLPlus(Learner):
         self.clock = TaskClock.declared(state)
         self.widths = w = plan(o, b.tap_widths, b.width)
         self.levels = torch.tensor(w.levels, device=b.device)
-        self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w.blocks, w.pooled > 0)
+        self.tuning = FirstBlocks(state.scope("tuning"), b, o.adapt_lr, w)
         if o.adapt_steps == 0:
             self.tuning.end()
         self.look = b.frozen_pass(self.tuning.seen)

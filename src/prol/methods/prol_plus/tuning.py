@@ -17,6 +17,7 @@ from torch import Tensor
 from prol.backbones.base import Tapped
 from prol.methods.closed_form.first_task import FirstTask
 from prol.methods.closed_form.moments import Totals, require_usable, take_out_of_moments, usable
+from prol.methods.prol_plus.features import Widths
 from prol.methods.prol_plus.gaussian import Gaussian
 from prol.methods.prol_plus.prior_temperature import prior_temperatures
 from prol.state import State
@@ -36,12 +37,12 @@ class FirstBlocks(FirstTask):
 
     network: Tapped
 
-    def __init__(self, state: State, backbone: Tapped, lr: float, blocks: int, pooled: bool) -> None:
+    def __init__(self, state: State, backbone: Tapped, lr: float, widths: Widths) -> None:
         super().__init__(state, backbone, lr)
-        self.frozen, self.blocks, self.pooled = backbone, blocks, pooled
+        self.frozen, self.blocks, self.pooled = backbone, widths.blocks, widths.pooled > 0
+        self.stride = 1 + widths.class_tokens
         self.last = state.table("last", dtype=torch.int64, kind="statistic", combine="keep", grows=self._is_tuning)
-        width = backbone.width if pooled else backbone.tap_widths[-1]
-        self.evidence = Evidence(state.scope("evidence"), width, self._is_tuning)
+        self.evidence = Evidence(state.scope("evidence"), widths.groups[-1], self._is_tuning)
 
     def end(self) -> None:
         super().end()
@@ -50,11 +51,14 @@ class FirstBlocks(FirstTask):
 
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         feature, taps = self.network.tapped(inputs, self.blocks)
+        taps = taps[:, :: self.stride]
         return feature, torch.cat([taps, feature], dim=1) if self.pooled else taps
 
     def frozen_feature(self, inputs: Tensor) -> Tensor:
         """The frozen network's own feature `[B, P]`, or where it is not read what is read last."""
-        return (self.frozen.features(inputs) if self.pooled else self.frozen.tapped(inputs, 1)[1]).float()
+        if self.pooled:
+            return self.frozen.features(inputs).float()
+        return self.frozen.tapped(inputs, 1)[1][:, :: self.stride].float()
 
     def seen(self, inputs: Tensor) -> Tensor:
         """Features of blocks `[B, L]` alone."""
