@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--turns", type=int, default=3, help="of each kind, in alternation")
     parser.add_argument("--begin", type=int, default=20, help="chunks learnt before anything is measured")
     parser.add_argument("--updates", "--lessons", type=int, default=10, help="chunks that are followed by predictions")
+    parser.add_argument("--clients", type=int, default=1, help="that send chunks to the server at the same time")
     parser.add_argument("--threads", type=int, default=1, help="of the server and of the loop")
     parser.add_argument("--flags", default="", help="more flags for `prol serve`")
     parser.add_argument("--out", type=Path, help="JSON file to write")
@@ -100,7 +102,7 @@ def measure(case: str, images: list[bytes], labels: list[str], given: argparse.N
                 # The same chunks: some take longer, because a learner predicts them first to calibrate itself.
                 chunks = range(given.begin + number * given.chunks, given.begin + (number + 1) * given.chunks)
                 loop.append(turn(learn_here, chunks, time.process_time))
-                served.append(turn(learn_there, chunks, lambda: processor_seconds(pid)))
+                served.append(turn(learn_there, chunks, lambda: processor_seconds(pid), given.clients))
             visible = [seen_after(client, images[0], learn_there(number)) for number in range(given.updates)]
     ratios = [there[0] / here[0] for here, there in zip(loop, served, strict=True)]
     return {
@@ -121,13 +123,19 @@ def of_chunk(number: int, count: int) -> list[int]:
     return [(number * CHUNK + k) * 37 % count for k in range(CHUNK)]
 
 
-def turn(learn: Callable[[int], object], chunks: range, used: Callable[[], float]) -> tuple[float, float, float]:
+def turn(
+    learn: Callable[[int], object], chunks: range, used: Callable[[], float], clients: int = 1
+) -> tuple[float, float, float]:
     """Images per second, the longest chunk, and milliseconds of processor time per image."""
-    begin, before, longest = time.perf_counter(), used(), 0.0
-    for number in chunks:
+
+    def seconds(number: int) -> float:
         began = time.perf_counter()
         learn(number)
-        longest = max(longest, time.perf_counter() - began)
+        return time.perf_counter() - began
+
+    with ThreadPoolExecutor(clients) as senders:
+        begin, before = time.perf_counter(), used()
+        longest = max(senders.map(seconds, chunks))
     images = CHUNK * len(chunks)
     return images / (time.perf_counter() - begin), longest, 1000 * (used() - before) / images
 
