@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,7 +150,8 @@ def _require_value(name: str, declared: Value, saved: Any, classes: int) -> None
         raise ValueError(f"{name} is {saved!r:.40}")
     inside = saved if isinstance(saved, list) else saved.values() if isinstance(saved, dict) else [saved]
     for one in inside:
-        if isinstance(one, int | float) and not (math.isfinite(one) and abs(one) <= _LARGEST):
+        # No call of math: a whole number may be too large for a float.
+        if isinstance(one, int | float) and not -_LARGEST <= one <= _LARGEST:
             raise ValueError(f"{name} is {saved!r:.40}")
         least, most = (0, classes) if declared.is_row else (-1, _LARGEST)
         if (declared.is_row or isinstance(own, int)) and not (isinstance(one, int) and least <= one <= most):
