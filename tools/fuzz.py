@@ -63,7 +63,7 @@ class Worker:
     def start(self) -> None:
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, "--worker", self.kind, "--place", tempfile.mkdtemp(dir=self.place)],
+                self.command(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -74,11 +74,14 @@ class Worker:
         if self._line(START_SECONDS) is None:
             raise RuntimeError(f"{self.kind} does not start: {self._said()}")
 
-    def stop(self, sign: int = signal.SIGKILL) -> None:
+    def command(self) -> list[str]:
+        return [sys.executable, __file__, "--worker", self.kind, "--place", tempfile.mkdtemp(dir=self.place)]
+
+    def stop(self) -> None:
         """With everything that it has started."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, sign)
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
 

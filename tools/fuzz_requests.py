@@ -29,14 +29,14 @@ class Requests(Kind):
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
-        from runs.small_runs import write_small_vit
+        from runs.small_runs import environment, write_small_vit
 
         self.images = [data for data in valid_images(Random(0)) if len(data) < 5000]
         self.valid = self._valid()
         self.ids = [PENDING]
         command = [sys.executable, "-m", "prol", "serve", str(place / "served"), "--port", "0", "--device", "cpu"]
         command += ["--method", "ncm", "--backbone", write_small_vit(place), "--pending-bytes", "50000000", *LIMITS]
-        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True)
+        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(), text=True)
         self.process = self.server.pid
         assert self.server.stdout is not None
         for line in self.server.stdout:

@@ -258,9 +258,14 @@ def read_sweep_file(file: str | Path) -> Request:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}: give a sweep as a TOML file")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _request_in(tomllib.loads(path.read_text(encoding="utf-8")), path)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError:
+        raise ValueError(f"{path} is no sweep: its values are nested too deeply") from None
+
+
+def _request_in(content: Mapping[str, Any], path: Path) -> Request:
     require_names(content, _KEYS, f"{path}")
     for key in _KEYS[:3]:
         if not isinstance(content.get(key, []), list):
