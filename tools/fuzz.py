@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python tools/fuzz.py --inputs 10000 --out results/fuzz/log.jsonl
 
-Each line of the log is a batch: kind and seed, the number of inputs, the share that passes the first check, outcomes by
+Each line of the log is a batch: kind, seed and commit, the number of inputs, the share that passes the first check, outcomes by
 class, the longest time, the memory above that at the start, and every violation. A violation is a response of status
 5xx, an exception that is not documented, a crash, more than 5 seconds, or more than 500 MB above the memory at the
 start. What is in the log is not repeated: if the script is stopped, it resumes after the last line.
@@ -232,6 +232,8 @@ def run(asked: argparse.Namespace, place: Path) -> int:
     until = time.monotonic() + 60 * asked.minutes
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
+    revision = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(revision, capture_output=True, text=True, check=False).stdout.strip()
     workers = {kind: Worker(kind, place) for kind in asked.kinds}
     waiting = list(asked.kinds)
     try:
@@ -244,7 +246,7 @@ def run(asked: argparse.Namespace, place: Path) -> int:
                 continue
             waiting.append(kind)
             seed = max((line["seed"] for line in mine), default=-1) + 1
-            line = summary(kind, seed, workers[kind].batch(seed, count))
+            line = {"commit": commit} | summary(kind, seed, workers[kind].batch(seed, count))
             done.append(line)
             with asked.out.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")

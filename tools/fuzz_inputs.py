@@ -134,7 +134,7 @@ def valid_images(random: Random) -> list[bytes]:
         *(("WEBP", mode, settings) for mode in ("RGB", "RGBA") for settings in ({}, {"lossless": True})),
         *(("TIFF", "RGB", {"compression": name}) for name in ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits")),
         *(("GIF", mode, {}) for mode in ("P", "L")),
-        *((kind, "RGB", {}) for kind in ("BMP", "PPM", "TGA", "PCX", "SGI", "ICO", "DDS", "IM")),
+        *((kind, "RGB", {}) for kind in ("BMP", "PPM", "TGA", "PCX", "SGI", "ICO", "DDS")),
         *((("JPEG2000", "RGB", {}),) if features.check("jpg_2000") else ()),
     ):
         for size in ((33, 17), (64, 64), (1, 3)):

@@ -94,6 +94,7 @@ SPOILS: list[tuple[str, Callable[[Meta, Tensors], Any], str]] = [
     ("prol_plus", option("features", 10**30), "features must be at most"),
     ("prol_plus", option("features", 10**400), "features must be at most"),
     ("prol_plus", option("budget_mb", 10**400), "budget_mb"),
+    ("prol_plus", tensor("tuning/last", lambda t: t[:1]), "tuning/last has 1 rows for 2 classes"),
     ("prol_plus", tensor("scale/inverse", lambda t: t[1:]), "scale/inverse has not the shape of the mean"),
     ("knn", tensor("rows", lambda t: t + 10**9), "rows holds something else than rows from 0 to 1"),
     ("knn", tensor("features", lambda t: t[1:]), "rows has 4 rows, but features has 3"),

@@ -48,9 +48,13 @@ class Stubborn(fuzz.Worker):
         self.ending = ending
 
     def command(self) -> list[str]:
-        answer = {"passed": True, "outcome": "read", "seconds": 0.0, "memory": 0.0}
-        program = f"import os, signal, sys; print('ready', flush=True); sys.stdin.readline(); print({json.dumps(answer)!r}, flush=True)"
-        return [sys.executable, "-c", f"{program}; {self.ending}"]
+        answer = json.dumps({"passed": True, "outcome": "read", "seconds": 0.0, "memory": 0.0})
+        program = f"""import os, signal, sys
+print("ready", flush=True)
+sys.stdin.readline()
+print({answer!r}, flush=True)
+{self.ending}"""
+        return [sys.executable, "-c", program]
 
 
 @pytest.mark.parametrize(("ending", "what"), [("signal.pause()", "hang"), ("os._exit(3)", "crash 3")])

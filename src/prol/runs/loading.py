@@ -102,9 +102,19 @@ def load_checked(learner: Learner, tensors: Mapping[str, Tensor], meta: Mapping[
     _require_rows(learner, tensors, classes)
     _require_same_shapes(learner, tensors)
     learner.load_state(tensors, meta)
+    _require_grown(learner, classes)
     counts = learner.class_counts()
     if counts is not None and not bool(((counts >= 0) & counts.isfinite()).all()):
         raise ValueError("a count of images is below 0")
+
+
+def _require_grown(learner: Learner, classes: int) -> None:
+    """A table that takes a row for each new class must have one for each known class: a value may say when it does."""
+    for entry in learner.stored.entries():
+        if entry.table is not None and entry.combine and entry.grows is not None and entry.grows():
+            rows = len(entry.table.rows)
+            if rows != classes:
+                raise ValueError(f"{entry.name} has {rows} rows for {classes} classes")
 
 
 def _require_rows(learner: Learner, tensors: Mapping[str, Tensor], classes: int) -> None:
