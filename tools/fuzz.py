@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 python tools/fuzz.py --inputs 10000 --out results/fuzz/log.jsonl
 
-Each line of the log is a batch: kind, seed and commit, the number of inputs, the share that passes the first check, outcomes by
-class, the longest time, the memory above that at the start, and every violation. A violation is a response of status
-5xx, an exception that is not documented, a crash, more than 5 seconds, or more than 500 MB above the memory at the
-start. What is in the log is not repeated: if the script is stopped, it resumes after the last line.
-`tools/fuzz_inputs.py` has the kinds of input. `--one KIND SEED NUMBER` gives a single input again and prints its line.
+Each line of the log is a batch: kind, seed and commit, the number of inputs, the share that passes the first check,
+outcomes by class, the longest time, the memory above that at the start, and every violation. A violation is a response
+of status 5xx, an exception that is not documented, a refusal in several lines, a crash, more than 5 seconds, or more
+than 500 MB above the memory at the start. What is in the log is not repeated: if the script is stopped, it resumes
+after the last line. `fuzz_inputs.py`, `fuzz_data.py` and `fuzz_requests.py` have the kinds of input.
+`--one KIND SEED NUMBER` gives a single input again and prints its record.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import fuzz_data
 import fuzz_inputs
 from fuzz_requests import Requests
 
@@ -40,8 +42,8 @@ KINDS: dict[str, Callable[[Path], fuzz_inputs.Kind]] = {
     "requests": Requests,
     "images": fuzz_inputs.Images,
     "artifacts": fuzz_inputs.Artifacts,
-    "parquet": fuzz_inputs.Parquet,
-    "archives": fuzz_inputs.Archives,
+    "parquet": fuzz_data.Parquet,
+    "archives": fuzz_data.Archives,
     "sweeps": fuzz_inputs.Sweeps,
 }
 
@@ -71,7 +73,7 @@ class Worker:
                 start_new_session=True,
             )
         self.read = b""
-        if self._line(START_SECONDS) is None:
+        if not self._line(START_SECONDS):
             raise RuntimeError(f"{self.kind} does not start: {self._said()}")
 
     def command(self) -> list[str]:
@@ -97,16 +99,15 @@ class Worker:
             self.process.stdin.flush()
             while len(records) < count:
                 line = self._line(2 * SECONDS)
-                if line is None:
-                    records.append(self._lost(seed, len(records)))
+                if not line:
+                    records.append(self._lost(seed, len(records), hangs=line is None))
                     break
                 records.append(json.loads(line))
         return records
 
-    def _lost(self, seed: int, number: int) -> dict[str, Any]:
+    def _lost(self, seed: int, number: int, hangs: bool) -> dict[str, Any]:
         """The record of an input that ended the process, or after which nothing came."""
         assert self.process is not None
-        hangs = self.process.poll() is None
         if hangs:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGABRT)  # it prints where it is
@@ -118,7 +119,7 @@ class Worker:
         return {"passed": True, "outcome": what, "seconds": SECONDS, "memory": 0.0, "violation": violation}
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line of the process, None if it ends or says nothing for so long."""
+        """The next line of the process, empty if it ends, None if it says nothing for so long."""
         assert self.process is not None
         assert self.process.stdout is not None
         until = time.monotonic() + seconds
@@ -128,7 +129,7 @@ class Worker:
                 return None
             piece = os.read(pipe, 1 << 16)
             if not piece:
-                return None
+                return b""
             self.read += piece
         line, _, self.read = self.read.partition(b"\n")
         return line
@@ -171,8 +172,8 @@ def given(kind: str, subject: fuzz_inputs.Kind, memory: fuzz_inputs.Memory, seed
     what, said, begin = "", "", time.monotonic()
     try:
         outcome = subject.give(content)
-    except fuzz_inputs.Violation as violation:
-        outcome, what = str(violation), str(violation)
+    except fuzz_inputs.Violation as error:
+        outcome = what = str(error)
     except subject.documented as error:
         outcome = type(error).__name__
     except Exception as error:
@@ -182,8 +183,8 @@ def given(kind: str, subject: fuzz_inputs.Kind, memory: fuzz_inputs.Memory, seed
     passed = subject.passed(content)
     try:
         subject.clean()
-    except fuzz_inputs.Violation as violation:
-        what = what or str(violation)
+    except fuzz_inputs.Violation as error:
+        what = what or str(error)
     if seconds > SECONDS:
         what = what or "hang"
     if peak > MEGABYTES:
