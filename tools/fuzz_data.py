@@ -24,6 +24,7 @@ class Parquet(Kind):
     """Parquet files of images, all of them read. First check: pyarrow reads the metadata."""
 
     NAMES = ("cat", "dog", "emu")
+    documented = (ValueError,)
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)

@@ -180,6 +180,13 @@ def test_metadata_nested_without_end_have_no_class_names(tmp_path: Path) -> None
     assert parquet(tmp_path, test_share=0).class_names == ("7",)
 
 
+def test_a_path_that_is_too_long_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    images = [{"bytes": None, "path": "x" * 5000}, {"bytes": encoded(), "path": None}]
+    loaded = read_parquet([write(tmp_path / "pets.parquet", ["cat", "cat"], images)]).images.load([0, 1])
+    assert [one.reason for one in loaded.unreadable] == ["[Errno 36] File name too long (OSError)"]
+    assert len(loaded.images) == 1
+
+
 def test_files_without_rows_stop(tmp_path: Path) -> None:
     path = write(tmp_path / "pets.parquet", [], names=PETS, label_type=pa.int64())
     assert f"no images in {path}: the parquet files have no rows" in refusal(lambda: parquet(path))

@@ -137,6 +137,14 @@ def test_an_archive_with_a_time_beyond_all_is_an_error(tmp_path: Path) -> None:
         found(tmp_path / "tiny-set.tar")
 
 
+def test_an_archive_with_a_member_inside_of_a_file_is_an_error(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "tiny-set.tar", "w") as file:
+        for name in ("tiny-set/hello.txt", "tiny-set/hello.txt/more.txt"):
+            file.addfile(tarfile.TarInfo(name))
+    with pytest.raises(ValueError, match="damaged, truncated or unsafe"):
+        found(tmp_path / "tiny-set.tar")
+
+
 def test_a_file_that_begins_with_a_header_of_a_length_beyond_all_is_no_archive(tmp_path: Path) -> None:
     member = tarfile.TarInfo("tiny-set/hello.txt")
     member.type, member.size = tarfile.XHDTYPE, 2**70

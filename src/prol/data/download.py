@@ -25,8 +25,11 @@ _BLOCK = 1 << 18
 _READ_TIMEOUT = 30.0
 _RANGE_NOT_SATISFIABLE = 416
 _UNFINISHED = ".unpacking-"
-# A time or a length in a header may be too large for the system.
-_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, OverflowError)
+# A time or a length in a header may be too large for the system, and a member may be in a file or in place of a folder.
+_DAMAGED = (
+    *(tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError),
+    *(OverflowError, NotADirectoryError, IsADirectoryError),
+)
 
 Show = Callable[[int, int | None], None]
 """Called with the number of bytes received, and the total if the server gives it."""
