@@ -89,7 +89,7 @@ def require_ranges(settings: object) -> None:
             raise ValueError(f"{name} must be {allowed}{besides}, got {value}")
         most = LARGEST_WHOLE if allowed.whole else LARGEST_MB if name.endswith("_mb") else float("inf")
         if value > most:
-            raise ValueError(f"{name} must be at most {most:g}, got {value:g}")
+            raise ValueError(f"{name} must be at most {most:g}, got {value!r:.40}")
 
 
 def option_range(hint: Any) -> Range | None:

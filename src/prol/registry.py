@@ -158,6 +158,8 @@ def protocol(name: str) -> Callable[..., Stream]:
 def _resolve(group: str, name: str) -> Any:
     added = _added(group)
     known = _known(group, added)
+    if not isinstance(name, str):  # a file from elsewhere may have anything there
+        raise ValueError(f"{group[:-1]} must be a name, got {name!r:.80}")
     if name not in known:
         hint = did_you_mean(name, known)
         raise ValueError(f"unknown {group[:-1]} {name!r}{hint}; known: {', '.join(sorted(known))}")

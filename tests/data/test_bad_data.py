@@ -168,6 +168,25 @@ def test_several_classes_of_one_name_stop_with_the_names(tmp_path: Path) -> None
     assert f"{str(path)!r} has several classes of one name: cat, crane;" in refusal(lambda: parquet(path))
 
 
+@pytest.mark.parametrize("names", [[["cat"], ["cat"]], [{}, {}]])
+def test_class_names_that_are_no_text_are_compared_as_text(tmp_path: Path, names: list[Any]) -> None:
+    path = write(tmp_path / "pets.parquet", [0, 1], names=names)
+    assert "has several classes of one name" in refusal(lambda: parquet(path))
+
+
+def test_metadata_nested_without_end_have_no_class_names(tmp_path: Path) -> None:
+    table = pa.table({"image": [encoded()], "label": [7]}, metadata={"huggingface": "[" * 100_000})
+    pq.write_table(table, tmp_path / "pets.parquet")
+    assert parquet(tmp_path, test_share=0).class_names == ("7",)
+
+
+def test_a_path_that_is_too_long_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    images = [{"bytes": None, "path": "x" * 5000}, {"bytes": encoded(), "path": None}]
+    loaded = read_parquet([write(tmp_path / "pets.parquet", ["cat", "cat"], images)]).images.load([0, 1])
+    assert [one.reason for one in loaded.unreadable] == ["[Errno 36] File name too long (OSError)"]
+    assert len(loaded.images) == 1
+
+
 def test_files_without_rows_stop(tmp_path: Path) -> None:
     path = write(tmp_path / "pets.parquet", [], names=PETS, label_type=pa.int64())
     assert f"no images in {path}: the parquet files have no rows" in refusal(lambda: parquet(path))

@@ -116,6 +116,43 @@ def test_an_archive_truncated_leaves_nothing_that_looks_finished(tmp_path: Path,
     assert [path.name for path in cache.iterdir()] == [".lock"]
 
 
+def test_a_damaged_archive_in_xz_is_an_error(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "tiny-set")
+    (folder / "more.bin").write_bytes(np.random.default_rng(0).bytes(100_000))
+    with tarfile.open(tmp_path / "tiny-set.tar.xz", "w:xz") as file:
+        file.add(folder, arcname=folder.name)
+    content = bytearray((tmp_path / "tiny-set.tar.xz").read_bytes())
+    content[80_000:80_050] = bytes(50)
+    (tmp_path / "tiny-set.tar.xz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"tiny-set\.tar\.xz is damaged, truncated or unsafe"):
+        found(tmp_path / "tiny-set.tar.xz")
+
+
+def test_an_archive_with_a_time_beyond_all_is_an_error(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("tiny-set/hello.txt")
+    member.mtime = 2**70
+    with tarfile.open(tmp_path / "tiny-set.tar", "w", format=tarfile.GNU_FORMAT) as file:
+        file.addfile(member)
+    with pytest.raises(ValueError, match="damaged, truncated or unsafe"):
+        found(tmp_path / "tiny-set.tar")
+
+
+def test_an_archive_with_a_member_inside_of_a_file_is_an_error(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "tiny-set.tar", "w") as file:
+        for name in ("tiny-set/hello.txt", "tiny-set/hello.txt/more.txt"):
+            file.addfile(tarfile.TarInfo(name))
+    with pytest.raises(ValueError, match="damaged, truncated or unsafe"):
+        found(tmp_path / "tiny-set.tar")
+
+
+def test_a_file_that_begins_with_a_header_of_a_length_beyond_all_is_no_archive(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("tiny-set/hello.txt")
+    member.type, member.size = tarfile.XHDTYPE, 2**70
+    (tmp_path / "tiny-set.tar").write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(ValueError, match="is a file but not a tar archive"):
+        found(tmp_path / "tiny-set.tar")
+
+
 def test_what_a_killed_unpacking_left_is_not_used_and_removed(tmp_path: Path, cache: Path) -> None:
     write_set(cache / ".unpacking-abc" / "tiny-set", text="half of it")
     assert found(packed(write_set(tmp_path / "tiny-set"), tmp_path / "tiny-set.tar")) == "hello"

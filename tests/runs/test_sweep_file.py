@@ -58,11 +58,26 @@ def test_a_file_says_what_flags_say(tmp_path: Path) -> None:
         ("[settings]\npoints = true", "points must be 0 or more"),
         ("[grid]\nlr = []", "grid.lr holds no value"),
         ("[grid", "is not TOML"),
+        ("methods = " + "[" * 10_000, "nested too deeply"),
+        ("[grid]\n" + "a." * 10_000 + "a = 3", "nested too deeply"),
+        ("[settings]\n" + "chunk." * 10_000 + "a = 3", "nested too deeply"),
     ],
 )
 def test_mistakes_are_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         read_sweep_file(written(tmp_path, text))
+
+
+def test_a_protocol_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    asked = read_sweep_file(written(tmp_path, "methods = ['ncm']\ndatasets = ['digits']\n[grid]\nprotocol = [[]]"))
+    with pytest.raises(ValueError, match=r"protocol must be a name, got \[\]"):
+        points_of(asked)
+
+
+def test_the_second_run_of_a_plan_is_refused_before_the_others_are_planned() -> None:
+    request = Request(["prol"], ["digits"], grid={"prol.length": [2, 2, *range(3, 10**6)], "chunk": [5] * 10**6})
+    with pytest.raises(ValueError, match="is there twice"):
+        points_of(request)
 
 
 def test_a_file_must_be_there(tmp_path: Path) -> None:

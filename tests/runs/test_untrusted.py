@@ -44,6 +44,11 @@ def change_meta(folder: Path, **values: Any) -> None:
     (folder / "meta.json").write_text(json.dumps(read(folder) | values), encoding="utf-8")
 
 
+def safetensors_file(**entries: str) -> bytes:
+    header = json.dumps({"sums": {"shape": [0], "data_offsets": [0, 0], **entries}}).encode()
+    return len(header).to_bytes(8, "little") + header
+
+
 def replace_model(folder: Path, content: bytes) -> None:
     """As somebody would who can compute a checksum."""
     (folder / "model.safetensors").write_bytes(content)
@@ -70,6 +75,7 @@ def refusal(folder: Path, backbone: ViT | None) -> str:
         (lambda folder: flip_last_bit(folder / "model.safetensors"), "is damaged: its checksum"),
         (lambda folder: replace_model(folder, b""), "is not a readable safetensors file"),
         (lambda folder: replace_model(folder, b"\xff" * 64), "is not a readable safetensors file"),
+        (lambda folder: replace_model(folder, safetensors_file(dtype="a\nb")), "is not a readable safetensors file"),
         (lambda folder: (folder / "meta.json").write_text("{"), "meta.json is damaged"),
         (lambda folder: (folder / "meta.json").write_text("[]"), "meta.json is damaged"),
         (lambda folder: (folder / "meta.json").write_text("[" * 100_000), "meta.json is damaged"),

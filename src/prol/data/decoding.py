@@ -14,7 +14,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -183,10 +183,11 @@ def _reason(source: Path | bytes | memoryview, error: Exception) -> str:
     if isinstance(source, Path):
         if isinstance(error, UnsafeFile):
             return "it is no regular file"
-        if not source.exists():
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
             return "the file is gone"
-        if source.stat().st_size == 0:
-            return "the file is empty"
+        with suppress(OSError):  # a path from a parquet file may be one that the system refuses
+            if source.stat().st_size == 0:
+                return "the file is empty"
     elif not len(source):
         return "there is no image"
     # Pillow names the file object and the system the path, which is reported separately.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import lzma
 import os
 import queue
 import shutil
@@ -24,6 +25,11 @@ _BLOCK = 1 << 18
 _READ_TIMEOUT = 30.0
 _RANGE_NOT_SATISFIABLE = 416
 _UNFINISHED = ".unpacking-"
+# A time or a length in a header may be too large for the system, and a member may be in a file or in place of a folder.
+_DAMAGED = (
+    *(tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError),
+    *(OverflowError, NotADirectoryError, IsADirectoryError),
+)
 
 Show = Callable[[int, int | None], None]
 """Called with the number of bytes received, and the total if the server gives it."""
@@ -76,6 +82,14 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def is_archive(path: Path) -> bool:
+    """Whether a file is a tar archive, compressed or not, whose first header can be read."""
+    try:
+        return tarfile.is_tarfile(path)
+    except _DAMAGED:
+        return False
+
+
 def extract(archive: Path, target: Path) -> None:
     """Unpacks a tar archive, compressed or not, into the new folder `target`.
 
@@ -93,7 +107,7 @@ def extract(archive: Path, target: Path) -> None:
             file.extractall(unfinished, filter=_files_only)
         unfinished.chmod(0o755)  # a temporary folder is private, a cache may be shared
         unfinished.rename(target)
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except _DAMAGED as error:
         raise ValueError(f"{archive} is damaged, truncated or unsafe ({error}): get it again") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

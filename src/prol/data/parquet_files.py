@@ -163,14 +163,15 @@ def _class_names(path: Path, metadata: dict[bytes, bytes] | None, label: str) ->
         feature = feature.get("dtype", {}).get("class_label", feature) if "names" not in feature else feature
         names = feature["names"]
         ordered = [names[str(number)] for number in range(len(names))] if isinstance(names, dict) else list(names)
-    except (KeyError, TypeError, AttributeError, ValueError):  # no such metadata, or metadata of something else
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):  # none, or those of something else
         return None
-    twice = [str(name) for name, count in Counter(ordered).items() if count > 1]
+    ordered = [str(name) for name in ordered]
+    twice = [name for name, count in Counter(ordered).items() if count > 1]
     if twice:
         raise ValueError(
             f"{str(path)!r} has several classes of one name: {', '.join(twice)}; class names must be unique"
         )
-    return tuple(str(name) for name in ordered)
+    return tuple(ordered)
 
 
 def _label_numbers(path: Path, column: str, labels: Any, names: tuple[str, ...] | None) -> Any:

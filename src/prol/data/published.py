@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prol.data.base import Dataset, listed
-from prol.data.download import DownloadError, cache_root, extract, fetch, locked, offline_setting
+from prol.data.download import DownloadError, cache_root, extract, fetch, is_archive, locked, offline_setting
 from prol.data.folder import read_train_and_test
 from prol.data.split import Collection
 
@@ -195,7 +194,7 @@ def _look(published: Published, layouts: Sequence[Layout], place: Path) -> Datas
             if root.is_dir() and layout.fits(root):
                 return replace(layout.read(root), found_at=str(root.resolve()))
     for archive in (place, place / published.archive):
-        if archive.is_file() and tarfile.is_tarfile(archive):
+        if archive.is_file() and is_archive(archive):
             unpacked = _unpack(published, archive)
             return _look(published, layouts, unpacked) or _refuse(published, layouts, unpacked)
     return None

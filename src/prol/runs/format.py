@@ -149,7 +149,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a readable safetensors file: {error}") from error
+        said = " ".join(str(error).split())  # names in the file may hold line breaks
+        raise ValueError(f"{path} is not a readable safetensors file: {said:.400}") from error
 
 
 def read_note(path: Path) -> str:

@@ -71,15 +71,13 @@ def points_of(request: Request) -> list[GridPoint]:
     _require_some(request)
     _require_known_axes(request, [method for method, _ in words])
     _require_not_fixed(request, words)
-    points = [
+    return _different(
         GridPoint(plan, condition)
         for seed, dataset, (method, fixed) in product(request.seeds, request.datasets, words)
         for condition in _conditions(request, dataset)
         for options in _choices(request, method, fixed)
         for plan in (_plan(request, method, dataset, options, condition, seed),)
-    ]
-    _require_different(points)
-    return points
+    )
 
 
 def parse_axis(text: str) -> tuple[str, list[str]]:
@@ -108,13 +106,18 @@ def named_values(name: str, values: Sequence[Any]) -> Sequence[Any]:
     return PAPER_RATES
 
 
-def _require_different(points: Sequence[GridPoint]) -> None:
+def _different(points: Iterable[GridPoint]) -> list[GridPoint]:
+    """All points. A second one with the same plan is refused when it comes: a long list of values has many of them."""
+    found: list[GridPoint] = []
     seen: set[str] = set()
-    for plan in (point.plan for point in points):
+    for point in points:
+        plan = point.plan
         content = json.dumps(dataclasses.asdict(plan), sort_keys=True, default=str)
         if content in seen:
             raise ValueError(f"{spell_method(plan.method, plan.options)} is there twice: give each value once")
         seen.add(content)
+        found.append(point)
+    return found
 
 
 def _require_some(request: Request) -> None:
@@ -255,9 +258,14 @@ def read_sweep_file(file: str | Path) -> Request:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}: give a sweep as a TOML file")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _request_in(tomllib.loads(path.read_text(encoding="utf-8")), path)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError:
+        raise ValueError(f"{path} is no sweep: its values are nested too deeply") from None
+
+
+def _request_in(content: Mapping[str, Any], path: Path) -> Request:
     require_names(content, _KEYS, f"{path}")
     for key in _KEYS[:3]:
         if not isinstance(content.get(key, []), list):

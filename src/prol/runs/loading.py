@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,9 +102,19 @@ def load_checked(learner: Learner, tensors: Mapping[str, Tensor], meta: Mapping[
     _require_rows(learner, tensors, classes)
     _require_same_shapes(learner, tensors)
     learner.load_state(tensors, meta)
+    _require_grown(learner, classes)
     counts = learner.class_counts()
     if counts is not None and not bool(((counts >= 0) & counts.isfinite()).all()):
         raise ValueError("a count of images is below 0")
+
+
+def _require_grown(learner: Learner, classes: int) -> None:
+    """A table that takes a row for each new class must have one for each known class: a value may say when it does."""
+    for entry in learner.stored.entries():
+        if entry.table is not None and entry.combine and entry.grows is not None and entry.grows():
+            rows = len(entry.table.rows)
+            if rows != classes:
+                raise ValueError(f"{entry.name} has {rows} rows for {classes} classes")
 
 
 def _require_rows(learner: Learner, tensors: Mapping[str, Tensor], classes: int) -> None:
@@ -151,7 +160,8 @@ def _require_value(name: str, declared: Value, saved: Any, classes: int) -> None
         raise ValueError(f"{name} is {saved!r:.40}")
     inside = saved if isinstance(saved, list) else saved.values() if isinstance(saved, dict) else [saved]
     for one in inside:
-        if isinstance(one, int | float) and not (math.isfinite(one) and abs(one) <= _LARGEST):
+        # No call of math: a whole number may be too large for a float.
+        if isinstance(one, int | float) and not -_LARGEST <= one <= _LARGEST:
             raise ValueError(f"{name} is {saved!r:.40}")
         least, most = (0, classes) if declared.is_row else (-1, _LARGEST)
         if (declared.is_row or isinstance(own, int)) and not (isinstance(one, int) and least <= one <= most):
