@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -92,18 +94,22 @@ class Large(Careless):
         return f"read {len(content) + len(bytearray(b'x') * 100_000_000)}"
 
 
-@pytest.mark.parametrize(("reader", "what"), [(Careless, "ZeroDivisionError"), (Slow, "hang"), (Large, "memory")])
-def test_errors_time_and_memory_are_violations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: type[Careless], what: str
-) -> None:
-    monkeypatch.setattr(fuzz, "SECONDS", 0.3)
-    monkeypatch.setattr(fuzz, "MEGABYTES", 60.0)
-    subject = reader(tmp_path)
+def violation_by(reader: type[Careless], place: Path) -> dict[str, Any]:
+    fuzz.SECONDS, fuzz.MEGABYTES = 0.3, 60.0
+    subject = reader(place)
     memory = fuzz.fuzz_inputs.Memory(subject.process)
     memory.forget_peak()
     found: dict[str, Any] = fuzz.given("images", subject, memory, 0, 0)["violation"]
-    assert (found["what"], found["seed"], found["number"]) == (what, 0, 0)
-    assert set(found["zlib"]) == {"image"}
+    return found
+
+
+def test_errors_time_and_memory_are_violations(tmp_path: Path) -> None:
+    """In a process of its own, whose memory nothing else changes."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
+        for reader, what in ((Careless, "ZeroDivisionError"), (Slow, "hang"), (Large, "memory")):
+            found = child.submit(violation_by, reader, tmp_path).result()
+            assert (found["what"], found["seed"], found["number"]) == (what, 0, 0)
+            assert set(found["zlib"]) == {"image"}
 
 
 def test_mutations_repeat_and_leave_the_valid_value_as_it_was() -> None:
